@@ -96,24 +96,15 @@ def _roc(axes: Any, outcomes: Sequence[RunOutcome]) -> None:
     for number, outcome in enumerate(outcomes):
         lost, missed = roc(outcome)
         name = f"{outcome.likelihood} ({outcome.metrics.roca:.4f})"
-        axes.plot(100 * lost, 100 * missed, drawstyle="steps-post", label=name, **_line(number))
-    for scale in (axes.set_xscale, axes.set_yscale):
-        scale("function", functions=(_logit, _share))
+        axes.plot(lost, missed, drawstyle="steps-post", label=name, **_line(number))
+    axes.set(xscale="logit", yscale="logit")
     ticks = [0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 70]
     for set_ticks in (axes.set_xticks, axes.set_yticks):
-        set_ticks(ticks, [f"{tick:g}" for tick in ticks])
-    axes.set(xlim=(0.01, 70), ylim=(70, 0.01), xlabel="ham lost, %", ylabel="spam missed, %", title="ROC, logit axes")
+        set_ticks([tick / 100 for tick in ticks], [f"{tick:g}" for tick in ticks])
+    axes.minorticks_off()
+    axes.set(xlim=(1e-4, 0.7), ylim=(0.7, 1e-4), xlabel="ham lost, %", ylabel="spam missed, %", title="ROC, logit axes")
     axes.grid(alpha=0.25)
     axes.legend(title="1-ROCA%", fontsize=8)
-
-
-def _logit(percent: NDArray[np.float64]) -> NDArray[np.float64]:
-    share = np.clip(np.asarray(percent) / 100, 1e-9, 1 - 1e-9)
-    return np.asarray(np.log(share / (1 - share)))
-
-
-def _share(logit: NDArray[np.float64]) -> NDArray[np.float64]:
-    return np.asarray(100 / (1 + np.exp(-np.asarray(logit))))
 
 
 def _reliability(axes: Any, series: Sequence[Series]) -> None:

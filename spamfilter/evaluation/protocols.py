@@ -8,7 +8,7 @@ import random
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from spamfilter.bayes.labels import LABELS, OTHER, Label
 from spamfilter.bayes.model import Score
@@ -94,12 +94,10 @@ class Run:
 
     def reorder(self, places: Sequence[int]) -> None:
         """Sort the messages by these places, one for each."""
-        order = sorted(range(len(places)), key=lambda number: places[number])
-        self.examples = [self.examples[number] for number in order]
-        self.log_odds = [self.log_odds[number] for number in order]
-        self.posteriors = [self.posteriors[number] for number in order]
-        self.classes = [self.classes[number] for number in order]
-        self.known = [self.known[number] for number in order]
+        order = sorted(range(len(places)), key=places.__getitem__)
+        columns: tuple[list[Any], ...] = (self.examples, self.log_odds, self.posteriors, self.classes, self.known)
+        for column in columns:
+            column[:] = [column[number] for number in order]
 
     def judge(self, contender: Contender, example: Example, tokens: VoiceTokens, trial: Trial) -> Class:
         began = time.process_time()
