@@ -168,7 +168,6 @@ class Examination:
         return store
 
     def close(self) -> None:
-        """Close the database, if it was opened."""
         if isinstance(store := vars(self).get("database"), SqlStore):
             store.close()
 

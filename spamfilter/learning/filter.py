@@ -119,7 +119,6 @@ class Filter:
         return model.prepared(voices, self.store.load(voice.name for voice in voices))
 
     def copied(self, voices: Voices) -> dict[str, Counts]:
-        """A copy of the counts of these voices."""
         return {voice.name: copy.deepcopy(self._all().counts[voice.name]) for voice in voices}
 
     def fits(self) -> bool:

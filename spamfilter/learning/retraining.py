@@ -154,7 +154,6 @@ class _Rebuilding:
         self._silent[entry.id] = [voice.name for voice in everybodys(self._voices) if voice.name not in tokens]
 
     def later_rounds(self) -> None:
-        """The further rounds of bulk training."""
         amounts = no_amounts(self._voices)
         for id, lesson in self._lessons.items():
             note(amounts, id, lesson.added)

@@ -90,7 +90,6 @@ class Review:
         self._store.put_setting(SKIPPED, dict(latest))
 
     def unskip(self, digest: bytes) -> None:
-        """Undo `skip`."""
         skipped = self._skipped()
         if skipped.pop(digest.hex(), None) is not None:
             self._store.put_setting(SKIPPED, skipped)

@@ -58,7 +58,6 @@ def duration(number: int) -> int:
 
 
 def bin_of(score: float) -> int:
-    """The bin of a probability."""
     return min(int(score * BINS), BINS - 1)
 
 
@@ -101,7 +100,6 @@ class Summary:
         return self.messages + self.unjudged.total()
 
     def add(self, entry: JournalEntry) -> None:
-        """Count an entry."""
         if not entry.reply.startswith("2"):
             self.troubles[grouped(entry.reply)[:TROUBLE]] += 1
         if entry.class_ == UNJUDGED:
@@ -332,7 +330,6 @@ def local_days(days: Mapping[date, Summary], zone: timezone) -> dict[date, Hours
 
 
 def total(summaries: Iterable[Summary]) -> Summary:
-    """The sum of several summaries."""
     made = Summary()
     for summary in summaries:
         made.merge(summary)

@@ -12,14 +12,7 @@ from spamfilter.bayes.verdict import PARTLY
 from spamfilter.relay.sender_lists.decision import use_of
 from spamfilter.reports.charts import COLOURS, HEIGHT, PALE, charts_of
 from spamfilter.reports.report import Report
-from spamfilter.reports.text import (
-    TRAININGS,
-    disk_text,
-    drift_text,
-    message_change,
-    outage_texts,
-    size_text,
-)
+from spamfilter.reports.text import TRAININGS, disk_text, drift_text, message_change, outage_texts, size_text
 from spamfilter.system.escaping import harmless
 from spamfilter.system.moments import day_text, moment_text
 

@@ -68,7 +68,6 @@ class TableClassifier:
             each.learn(table.rows, table.labels)
 
     def predict(self, row: Row) -> Prediction:
-        """The class of a row."""
         joint, unknown = self._log_priors(), list[str]()
         for each in self.parts:
             found = each.of(row)

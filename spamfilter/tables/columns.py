@@ -62,7 +62,6 @@ class Options:
     bins: int = 10
 
     def m(self, kind: str) -> float:
-        """The smoothing of a kind."""
         return self.smoothings.get(kind, self.smoothing)
 
 
@@ -81,7 +80,6 @@ class Part:
     said: dict[tuple[str, float], Mapping[str, float]] = field(default_factory=dict)
 
     def learn(self, rows: Iterable[Row], labels: Iterable[str]) -> None:
-        """Learn this column of rows with their labels."""
         labelled = zip(rows, labels, strict=True)
         only = self.columns[0] if len(self.columns) == 1 else TERMS
         if only == TERMS:

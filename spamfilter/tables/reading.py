@@ -48,7 +48,6 @@ class Table:
         return Table(self.columns, rows, labels, [*map(self.place, chosen)])
 
     def place(self, at: int) -> str:
-        """Where a row stands."""
         return self.places[at] if self.places else f"row {at + 1}"
 
 

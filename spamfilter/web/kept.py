@@ -88,7 +88,7 @@ def listed(visit: Visit, address: str) -> Response:
     rules = [(rule, _is_own(rule, address)) for rule in visit.site.store.rules() if rule.whom == address]
     return _shown(
         visit, "kept", address=address, mails=mails[:SHOWN], more=len(mails) > SHOWN, said=_said(visit, address),
-        rules=rules[::-1], now=datetime.now(UTC), all="all" in visit.query,
+        rules=rules[::-1], all="all" in visit.query,
     )  # fmt: skip
 
 

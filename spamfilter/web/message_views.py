@@ -229,7 +229,6 @@ def quarantined(site: Site, id: str) -> JournalEntry:
 
 
 def status_of(error: SpamfilterError) -> int:
-    """The HTTP status of an error."""
     if isinstance(error, Unknown):
         return 404
     if isinstance(error, Refused):

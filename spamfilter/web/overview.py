@@ -31,7 +31,6 @@ CODES = {name: digit for digit, name in REPLIES.items()}
 
 
 def overview(visit: Visit) -> Response:
-    """The report of a period."""
     period = period_of(visit, PERIODS)
     report = report_of(visit.site, PERIODS[period], hour_zone(datetime.now(UTC)), visit.query.get("host", ""))
     host = visit.site.settings.hostname()

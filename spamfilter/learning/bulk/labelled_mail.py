@@ -92,9 +92,7 @@ def not_ham(say: Callable[[str], None]) -> Callable[[Path], bool]:
     uses = cache(_special_uses)
 
     def special(path: Path) -> bool:
-        if _is_one_mail(path):
-            return False
-        if (kind := kind_of(path.name, uses())) is None:
+        if _is_one_mail(path) or (kind := kind_of(path.name, uses())) is None:
             return False
         says = "its name" if kind_of(path.name) else "Dovecot's configuration"
         say(f"{path}: left out of the ham, as {says} says {kind}; to read it as ham, too, name it as such")
@@ -134,7 +132,6 @@ Item = TypeVar("Item")
 
 
 def label_of(item: tuple[Label, object]) -> Label:
-    """The class of a labelled mail."""
     return item[0]
 
 

@@ -98,7 +98,6 @@ class Visitors:
         self._right: OrderedDict[bytes, float] = OrderedDict()
 
     def origin(self, request: Request) -> Origin:
-        """Where a request comes from."""
         peer, headers = request.client.host if request.client else "", request.headers
         if not is_in(peer, self._proxies):
             return Origin(peer, False, "")
