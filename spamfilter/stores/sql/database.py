@@ -169,9 +169,7 @@ class Database:
         return sum(file.stat().st_size for file in files if file.exists())
 
     def may_write(self) -> bool:
-        """Whether the user of the database may add rows; of a file, whether this process may write it."""
-        if self._path is not None:
-            return not forbidden(self._path, os.W_OK)
+        """Whether the user of a database of PostgreSQL may add rows."""
         return bool(self.number(select(func.has_table_privilege("ledger", "INSERT"))))
 
     def check_writable(self) -> None:

@@ -12,7 +12,7 @@ from sqlalchemy.dialects.postgresql import insert as upsert
 from spamfilter.stores.journal import NAMED, JournalEntry
 from spamfilter.stores.schema import journal
 from spamfilter.stores.sql.database import Database
-from spamfilter.stores.sql.queries import convert, execute_many
+from spamfilter.stores.sql.queries import converted, execute_many
 from spamfilter.system.batches import batches
 
 EXPIRE = 1000
@@ -45,8 +45,9 @@ class SqlJournal(Database):
     def write_journal(self, entries: Sequence[JournalEntry]) -> None:
         if not entries:
             return
-        rows = [[*_values(entry)] for entry in entries]
-        convert(self.engine.dialect, COLUMNS, rows)  # before the lock is taken, as it takes the longest
+        rows = converted(
+            self.engine.dialect, COLUMNS, map(_values, entries)
+        )  # before the lock is taken, as it takes the longest
         with self.writing() as connection:
             execute_many(connection, _ADD, tuple(column.name for column in COLUMNS), rows)
 

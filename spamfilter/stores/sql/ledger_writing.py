@@ -153,8 +153,7 @@ class SqlLearning(queries.SqlLedger, Learning):
 
     def _take_away(self, less: list[WordRow]) -> None:
         """Changes below zero; words that count nothing any more go, so that undoing leaves no trace."""
-        rows = [[*row] for row in less]
-        queries.convert(self._connection.dialect, tuple(words.columns), rows)
+        rows = queries.converted(self._connection.dialect, tuple(words.columns), less)
         if queries.execute_many(self._connection, _TAKE_WORDS, _new(words.columns), rows) != len(rows):
             raise CountError("the words table lacks words of the learning that is to be taken back")
         queries.execute_many(self._connection, _DROP_WORDS, _new(words.primary_key), rows)

@@ -90,11 +90,13 @@ def _converters(dialect: Dialect, columns: tuple[Column[Any], ...]) -> list[tupl
     return [(at, converter) for at, converter in found if converter is not None]
 
 
-def convert(dialect: Dialect, columns: tuple[Column[Any], ...], rows: Sequence[list[Any]]) -> None:
-    """Convert the values of rows, in place, to those that the driver takes for these columns."""
+def converted(dialect: Dialect, columns: tuple[Column[Any], ...], rows: Iterable[Iterable[Any]]) -> list[list[Any]]:
+    """Rows that begin with values for these columns, with those that the driver takes for them."""
+    made = [[*row] for row in rows]
     for at, converter in _converters(dialect, columns):
-        for row in rows:
+        for row in made:
             row[at] = converter(row[at])
+    return made
 
 
 def written_over(new: Insert, adding: Collection[str] = ()) -> Insert:
@@ -180,9 +182,8 @@ _NAMES = (*(column.name for column in FACTS), "own_tokens", "like")
 
 def append_entries(connection: Connection, edition: int, new: Sequence[tuple[Entry, int | None]]) -> None:
     """Write entries, in their order, each with the id of the entry to copy the tokens from, None for its own tokens."""
-    rows = [[*_facts(entry), *_tokens_of(entry, like)] for entry, like in new]
-    convert(connection.dialect, FACTS, rows)
-    execute_many(connection, _APPEND, _NAMES, rows)
+    rows = ((*_facts(entry), *_tokens_of(entry, like)) for entry, like in new)
+    execute_many(connection, _APPEND, _NAMES, converted(connection.dialect, FACTS, rows))
     put_amounts(connection, edition, [(entry.id, entry.added, entry.calibrated) for entry, _ in new])
 
 
@@ -198,9 +199,8 @@ _PUT_AMOUNTS = written_over(upsert(amounts))
 
 def put_amounts(connection: Connection, edition: int, new: Sequence[tuple[int, Mapping[str, int], Step]]) -> None:
     """Write what entries of the ledger add: the id, its amounts, its step of the calibration."""
-    rows = [[id, edition, dict(added), list(step)] for id, added, step in new]
-    convert(connection.dialect, _AMOUNTS, rows)
-    execute_many(connection, _PUT_AMOUNTS, tuple(amounts.columns.keys()), rows)
+    rows = ((id, edition, dict(added), list(step)) for id, added, step in new)
+    execute_many(connection, _PUT_AMOUNTS, tuple(amounts.columns.keys()), converted(connection.dialect, _AMOUNTS, rows))
 
 
 # The counts
