@@ -180,22 +180,20 @@ def trained_once(examples: Sequence[Example], enter: Enter, trial: Trial, progre
 
 def cross_validation(examples: Sequence[Example], enter: Enter, trial: Trial, progress: Progress) -> list[Run]:
     """Judge each message by a contender trained on the other folds; folds are random, with even classes."""
-    fold_of = [0] * len(examples)
+    folds: list[list[int]] = [[] for _ in range(trial.folds)]
     chance = random.Random(trial.seed)
     for label in LABELS:
         places = [at for at, example in enumerate(examples) if example.label == label]
         chance.shuffle(places)
         for number, at in enumerate(places):
-            fold_of[at] = number % trial.folds
+            folds[number % trial.folds].append(at)
     runs: list[Run] = []
-    judged: list[int] = []
-    for fold in range(trial.folds):
-        places = [at for at, of in enumerate(fold_of) if of == fold]
-        judged += places
-        train = [example for example, of in zip(examples, fold_of, strict=True) if of != fold]
-        runs = _trained(train, [examples[at] for at in places], enter, trial, progress, runs=runs)
+    for fold in map(sorted, folds):
+        mine = set(fold)
+        train = [example for at, example in enumerate(examples) if at not in mine]
+        runs = _trained(train, [examples[at] for at in fold], enter, trial, progress, runs=runs)
     for run in runs:
-        run.reorder(judged)
+        run.reorder([at for fold in folds for at in sorted(fold)])
     return runs
 
 

@@ -46,10 +46,10 @@ def candidates(filter: Filter, group: str, window: timedelta) -> list[JournalEnt
 
     window: the journal keeps tokens for so long at most.
     """
-    now, of_domain = datetime.now(UTC), Counter[str]()
+    now = datetime.now(UTC)
     today = [entry.digest for entry in learnt_since(filter.store, now - timedelta(days=1))]
     mails = filter.store.journal_of(today).values()
-    of_domain.update(_domain(mail) for mail in mails if filter.group_of(mail.recipients) == group)
+    of_domain = Counter(_domain(mail) for mail in mails if filter.group_of(mail.recipients) == group)
     if len(today) >= OF_ALL or of_domain.total() >= A_DAY:
         return []
     found, chosen = _latest(filter, group, now - window, of_domain), list[JournalEntry]()

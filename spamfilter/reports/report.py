@@ -184,7 +184,8 @@ def build(
     marks: dict[str, int] = {label: sum(one.number for one in by_hand if one.label == label) for label in LABELS}
     figures = figures_of(mail)
     size = _size(store.size(), (*reversed(before), days), _free_bytes(store.where))
-    drifts = _drifts(figures, figures_of(earlier))
+    usual = figures_of(earlier)
+    drifts = [found for name, share in _SHARES.items() if (found := drift(name, share(figures), share(usual)))]
     now = datetime.now(UTC)
     by_hour, by_clock = daily_summaries.local_days(days, zone), Hours()
     for one in by_hour.values():
@@ -299,11 +300,6 @@ def _moved(store: Store, since: datetime, until: datetime) -> list[LearntWord]:
     ham, spam = counts["ham"], counts["spam"]
     ordered = sorted(ham.keys() | spam.keys(), key=lambda token: (-abs(spam[token] - ham[token]), token))
     return [LearntWord(token, ham[token], spam[token]) for token in ordered[:MOVED]]
-
-
-def _drifts(now: Figures, before: Figures) -> list[Drift]:
-    found = (drift(name, share(now), share(before)) for name, share in _SHARES.items())
-    return [one for one in found if one is not None]
 
 
 _SHARES: Mapping[str, Callable[[Figures], tuple[int, int]]] = {
