@@ -45,9 +45,8 @@ class SqlJournal(Database):
     def write_journal(self, entries: Sequence[JournalEntry]) -> None:
         if not entries:
             return
-        rows = converted(
-            self.engine.dialect, COLUMNS, map(_values, entries)
-        )  # before the lock is taken, as it takes the longest
+        # Before the lock is taken, as it takes the longest.
+        rows = converted(self.engine.dialect, COLUMNS, map(_values, entries))
         with self.writing() as connection:
             execute_many(connection, _ADD, tuple(column.name for column in COLUMNS), rows)
 
