@@ -5,10 +5,7 @@ import ssl
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 
-SHORT = 128
-"""Bytes of a reply that is short enough to be cached."""
 _BREAKING = bytes.maketrans(b"\r\n\0", b"???")
 
 
@@ -28,7 +25,9 @@ class Reply:
     @staticmethod
     def of(*lines: bytes | str, own: bool = True) -> "Reply":
         """A reply from its lines, each with the code and without line end: of('250 2.0.0 Ok')."""
-        return _often(own, lines[0]) if len(lines) == 1 and len(lines[0]) <= SHORT else _reply(own, *lines)
+        plain = [line.encode() if isinstance(line, str) else line for line in lines]
+        raw = b"".join(line.translate(_BREAKING) + b"\r\n" for line in plain)
+        return Reply(int(plain[-1][:3]), raw, own)
 
     @staticmethod
     def together(replies: "Sequence[Reply]") -> "Reply":
@@ -48,16 +47,6 @@ class Reply:
     def text(self) -> str:
         """The reply in one line, for journal and log."""
         return re.sub(r"\r\n\d*[ -]?", " ", self.raw.decode("utf-8", "replace").rstrip())
-
-
-def _reply(own: bool, *lines: bytes | str) -> Reply:
-    plain = [line.encode() if isinstance(line, str) else line for line in lines]
-    raw = b"".join(line.translate(_BREAKING) + b"\r\n" for line in plain)
-    return Reply(int(plain[-1][:3]), raw, own)
-
-
-_often = lru_cache(256)(_reply)
-"""Most mails have six replies that are the same as those of the mail before."""
 
 
 @dataclass(frozen=True, slots=True)
