@@ -120,9 +120,10 @@ REGEXES: dict[str, list[Worst]] = {
     "mail.message._BEHIND_WORD": [("", "a", ""), ("", ";", "")],
     "relay.next_hops.maildir._ENVELOPE": [
         ("X-Spamfilter-Sender: <", ">", ""), ("X-Spamfilter-Sender: <>\nX-Spamfilter-Recipients: <", "a>,\n <", ""),
-        ("X-Spamfilter-Sender: <>\nX-Spamfilter-Recipients: <", ">", ""),
+        ("X-Spamfilter-Sender: <>\nX-Spamfilter-Recipients: <", ">", ""), ("From ", "x", ""),
     ],
     "relay.next_hops.replies._LINE": [("", "250", "")],
+    "relay.quarantine.kept_mail._ENVELOPE": [("From ", "x", ""), ("From ", "x", "\n")],
     "relay.quarantine.kept_mail._NAME": [("", "1", ""), ("1.M", "1", ""), ("", "1.M1", "")],
     "relay.quarantine.kept_mail._SCORE": [
         ("X-Spam-Status: ", "score=", ""), ("X-Spam-Status: ", " s", ""), ("", "X-Spam-Status: \n", ""),
@@ -137,7 +138,7 @@ MATCHED = frozenset((
     "config.addresses._HOST", "config.addresses._LOCAL", "mail.attached_mails._A_HEADER",
     "mail.attached_mails._BOUNDARY_END",
     "relay.envelope_paths._PATH", "mail.tagging.MBOX_LINE", "mail.header._NAME", "relay.next_hops.maildir._ENVELOPE",
-    "relay.next_hops.replies._LINE", "stores.sql.postgresql.LISTED_HOST",
+    "relay.next_hops.replies._LINE", "relay.quarantine.kept_mail._ENVELOPE", "stores.sql.postgresql.LISTED_HOST",
 ))  # fmt: skip
 """Those that are tried at one place; the others are looked for everywhere."""
 SHORT = ("bayes.imported.",)

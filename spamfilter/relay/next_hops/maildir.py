@@ -24,7 +24,9 @@ from spamfilter.relay.next_hops.next_hop import Conversation, NextHop, Reply
 from spamfilter.system.file_access import make_folder
 from spamfilter.system.ids import new_id
 
-_ENVELOPE = re.compile(rb"X-Spamfilter-Sender: <([^\n]*)>\nX-Spamfilter-Recipients: (<[^\n]*>(?:,\n <[^\n]*>)*)\n")
+_ENVELOPE = re.compile(
+    rb"(%b)?X-Spamfilter-Sender: <([^\n]*)>\nX-Spamfilter-Recipients: (<[^\n]*>(?:,\n <[^\n]*>)*)\n" % MBOX_LINE.pattern
+)
 
 
 class Maildir:
@@ -99,19 +101,17 @@ def wrapped(mail: bytes, sender: bytes, recipients: Sequence[bytes]) -> bytes:
 
 def envelope_end(content: bytes) -> int:
     """Where the envelope in a file ends, 0 if it is not whole or there is none."""
-    start = match.end() if (match := MBOX_LINE.match(content)) else 0
-    envelope = _ENVELOPE.match(content, start)
+    envelope = _ENVELOPE.match(content)
     return envelope.end() if envelope else 0
 
 
 def unwrapped(content: bytes) -> tuple[bytes, bytes, list[bytes]]:
     """The mail in a file with CR LF line ends, its sender and its recipients; empty ones if it has no envelope."""
-    start = match.end() if (match := MBOX_LINE.match(content)) else 0
-    envelope = _ENVELOPE.match(content, start)
+    envelope = _ENVELOPE.match(content)
     if envelope is None:
         return content.replace(b"\n", b"\r\n"), b"", []
-    sender, recipients = envelope.groups()
-    mail = content[:start] + content[envelope.end() :]
+    mbox_line, sender, recipients = envelope.groups(b"")
+    mail = mbox_line + content[envelope.end() :]
     return mail.replace(b"\n", b"\r\n"), sender, [path[1:-1] for path in recipients.split(b",\n ")]
 
 

@@ -25,7 +25,7 @@ HEAD = 65_536
 FLAGS = ":2,"
 PASSED = "P"
 """The begin of Maildir's flags in a file name, and the flag of a mail that was sent on."""
-_ENVELOPE = b"X-Spamfilter-Sender: <"
+_ENVELOPE = re.compile(rb"(?:%b)?X-Spamfilter-Sender: <" % MBOX_LINE.pattern)
 _NAME = re.compile(r"([0-9]{1,11})(?:\.(?:M([0-9]{1,6})P)?|$)")
 """The begin of a Maildir file's name: seconds, and microseconds if it has them, without leading zeros."""
 _SCORE = re.compile(rb"^X-Spam-Status: [^\n]*?\bscore=([0-9.]{1,10})", re.MULTILINE)
@@ -76,7 +76,7 @@ def looked_at(path: Path) -> Quarantined | None:
             content, size = _beginning(file), os.fstat(file.fileno()).st_size
     except FileNotFoundError:
         return None
-    if not _has_envelope(content):
+    if not _ENVELOPE.match(content):
         return None
     mail, sender, recipients = unwrapped(content)
     head = mail[: header_end(mail)]
@@ -97,7 +97,7 @@ def looked_at(path: Path) -> Quarantined | None:
 def _beginning(file: BinaryIO) -> bytes:
     """The envelope, which a thousand recipients make longer than HEAD, and what a list reads of the mail behind it."""
     content, end = file.read(HEAD), 0
-    while _has_envelope(content) and not (end := envelope_end(content)) and (more := file.read(len(content))):
+    while _ENVELOPE.match(content) and not (end := envelope_end(content)) and (more := file.read(len(content))):
         content += more
     return content + file.read(end)
 
@@ -114,13 +114,9 @@ def is_ours(path: Path) -> bool:
     """Whether the relay has written this file; one that may not be read is not ours."""
     try:
         with path.open("rb") as file:
-            return _has_envelope(file.read(HEAD))
+            return _ENVELOPE.match(file.read(HEAD)) is not None
     except (FileNotFoundError, PermissionError):
         return False
-
-
-def _has_envelope(content: bytes) -> bool:
-    return content.startswith(_ENVELOPE, match.end() if (match := MBOX_LINE.match(content)) else 0)
 
 
 def came(path: Path) -> datetime:
