@@ -1,57 +1,41 @@
-"""Look-ups of host names in separate threads.
+"""Look-ups of a host name in separate threads.
 
 A look-up cannot be cancelled: while name servers do not answer, getaddrinfo(3) blocks its thread for ten seconds or
-more, and asyncio has few threads. Guarantee: for each name at most one look-up runs at a time, in its own thread, and
-its answer is shared by all callers. A caller may stop waiting at any time, and the process can exit meanwhile.
+more, and asyncio has few threads. Guarantee: at most one look-up runs at a time, in its own thread, and its answer is
+shared by all callers. A caller may stop waiting at any time, and the process can exit meanwhile.
 """
 
 import asyncio
 import ipaddress
 import socket
-import threading
+from concurrent.futures import Future
 from contextlib import suppress
+from threading import Thread
 
 
 class Resolver:
-    """The running look-ups by name."""
+    """The look-ups of one host."""
 
-    def __init__(self) -> None:
-        self._asked: dict[str, asyncio.Future[list[str]]] = {}
+    def __init__(self, host: str) -> None:
+        self._host = host
+        self._answer: Future[list[str]] | None = None
 
-    async def addresses(self, host: str) -> list[str]:
-        """The addresses of a host, the best first. Raises OSError."""
+    async def addresses(self) -> list[str]:
+        """The addresses of the host, the best first. Raises OSError."""
         with suppress(ValueError):
-            return [str(ipaddress.ip_address(host))]
-        answer = self._asked.get(host)
-        if answer is None:
-            answer = asyncio.get_running_loop().create_future()
-            answer.add_done_callback(_read)
-            look_up = threading.Thread(target=self._look_up, args=(host, answer), name="resolver", daemon=True)
-            look_up.start()
-            self._asked[host] = answer
-        return await asyncio.shield(answer)
+            return [str(ipaddress.ip_address(self._host))]
+        if self._answer is None or self._answer.done():
+            answer: Future[list[str]] = Future()
+            answer.set_running_or_notify_cancel()  # so that a caller that stops waiting does not cancel it
+            Thread(target=self._look_up, args=[answer], name="resolver", daemon=True).start()
+            self._answer = answer
+        return await asyncio.wrap_future(self._answer)
 
-    def _look_up(self, host: str, answer: "asyncio.Future[list[str]]") -> None:
-        found: list[str] | OSError
+    def _look_up(self, answer: "Future[list[str]]") -> None:
         try:
-            infos = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-            found = list(dict.fromkeys(str(info[4][0]) for info in infos))
+            infos = socket.getaddrinfo(self._host, None, type=socket.SOCK_STREAM)
+            answer.set_result(list(dict.fromkeys(str(info[4][0]) for info in infos)))
         except OSError as error:
-            found = error
+            answer.set_exception(error)
         except Exception as error:  # an invalid name, no memory; every error must reach the callers
-            found = OSError(f"{host}: {str(error) or type(error).__name__}")
-        with suppress(RuntimeError):  # the event loop has stopped meanwhile
-            answer.get_loop().call_soon_threadsafe(self._tell, host, answer, found)
-
-    def _tell(self, host: str, answer: "asyncio.Future[list[str]]", found: list[str] | OSError) -> None:
-        del self._asked[host]
-        if isinstance(found, OSError):
-            answer.set_exception(found)
-        else:
-            answer.set_result(found)
-
-
-def _read(answer: "asyncio.Future[list[str]]") -> None:
-    """Read the error of an answer, because asyncio logs errors that nobody has read."""
-    if not answer.cancelled():
-        answer.exception()
+            answer.set_exception(OSError(f"{self._host}: {str(error) or type(error).__name__}"))

@@ -49,7 +49,7 @@ class SmtpNextHop(NextHop):
         self.timeouts = timeouts or Timeouts()
         self._kept: list[SmtpConversation] = []
         self._closed = False
-        self._resolver = Resolver()
+        self._resolver = Resolver(host)
         self._keywords = Keywords(self.connect)
 
     @property
@@ -115,7 +115,7 @@ class SmtpNextHop(NextHop):
         return SmtpConversation(self, connection)
 
     async def _connected(self) -> Connection:
-        return await connected(await self._resolver.addresses(self.host), self.port)
+        return await connected(await self._resolver.addresses(), self.port)
 
     def keep(self, conversation: "SmtpConversation") -> None:
         if self._closed or conversation.closed:
