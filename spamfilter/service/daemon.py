@@ -68,7 +68,7 @@ def serve(settings: Settings, file: Path | None) -> None:
             store.close()  # no connection may cross a fork; a process that needs one opens it
         freeze_heap()
         if workers > 1:
-            ready = partial(announce, settings, places, filter)
+            ready = partial(announce, settings, places, filter, next_hop)
             supervisor = Supervisor(settings, file, tls, next_hop, workers, ready, places.close)
             process = supervisor.run()
             settings, tls = supervisor.settings, supervisor.tls

@@ -12,7 +12,6 @@ import resource
 import socket
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from spamfilter.config.addresses import socket_of, split_address
@@ -71,7 +70,13 @@ def bound(key: str, *addresses: str) -> list[socket.socket]:
 
 def _bound(key: str, address: str) -> list[socket.socket]:
     if path := socket_of(address):
-        return [_local(key, path)]
+        try:
+            sock = unix_socket.bound(path)
+        except ConfigError as error:
+            raise ConfigError(f"{key} = {address!r}: {error}") from error
+        sock.listen(1024)
+        sock.setblocking(False)
+        return [sock]
     host, port = split_address(address)
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -87,16 +92,6 @@ def _bound(key: str, address: str) -> list[socket.socket]:
     for sock in sockets:
         sock.setblocking(False)
     return sockets
-
-
-def _local(key: str, path: Path) -> socket.socket:
-    try:
-        sock = unix_socket.bound(path)
-    except ConfigError as error:
-        raise ConfigError(f"{key} = 'unix:{path}': {error}") from error
-    sock.listen(1024)
-    sock.setblocking(False)
-    return sock
 
 
 def inherited() -> list[socket.socket]:

@@ -2,12 +2,11 @@
 
 import logging
 import socket
-from contextlib import closing
 
 from spamfilter.bayes import compiled
 from spamfilter.config.settings import Settings
 from spamfilter.learning.filter import Filter
-from spamfilter.relay.next_hops import next_hop_of
+from spamfilter.relay.next_hops import NextHop
 from spamfilter.service.listening import Sockets, name_of
 
 log = logging.getLogger("spamfilter")
@@ -23,7 +22,7 @@ FOR = {"listening": "", "submission": " for authenticated senders", "lmtp": " fo
 """Kind of a socket -> for whom or what it is."""
 
 
-def announce(settings: Settings, sockets: Sockets, filter: Filter) -> None:
+def announce(settings: Settings, sockets: Sockets, filter: Filter, next_hop: NextHop) -> None:
     """Log where the relay listens, what it has learnt and where mail goes."""
     for sock in sockets.metrics:
         log.info("metrics at http://%s/metrics", name_of(sock))
@@ -33,8 +32,7 @@ def announce(settings: Settings, sockets: Sockets, filter: Filter) -> None:
     learnt = filter.learnt
     log.info("judging %s", compiled.in_words())
     log.info("database %s: %d ham and %d spam learnt", filter.store.where, learnt["ham"], learnt["spam"])
-    with closing(next_hop_of(settings)) as next_hop:
-        log.info("ready: send mail to %s; it goes on to %s", name_of(sockets.mail[0]), next_hop.where)
+    log.info("ready: send mail to %s; it goes on to %s", name_of(sockets.mail[0]), next_hop.where)
     if not settings.relay.next_hop and sockets.mail[0].family != socket.AF_UNIX:
         host, port = sockets.mail[0].getsockname()[:2]
         log.info("to try it: " + TRIAL, host, port)

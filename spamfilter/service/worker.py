@@ -182,7 +182,7 @@ class Worker:
         if process.keeps:
             self._canaries.start()
         if process.alone:
-            announce(self._settings, sockets, self._filter)
+            announce(self._settings, sockets, self._filter, self._relay.next_hop)
             notify("READY=1")
         else:
             background.start("publishing the metrics", self._publish, PUBLISH_EVERY)
