@@ -5,7 +5,7 @@ Guarantee: no section holds a value outside its bounds, or values that contradic
 
 import ipaddress
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import combinations
 from typing import Annotated, Literal, Self
@@ -109,16 +109,13 @@ class Relay(Section):
             found.append(f"relay.next_hop = {self.next_hop!r} is where the relay itself listens: mail would loop")
         if everybody := [text for text in self.trusted if ipaddress.ip_network(text).prefixlen == 0]:
             found.append(f"relay.trusted has {everybody[0]!r}, every client: an open relay, which sends anybody's spam")
-        elif not self.domains and (every := list(self._everywhere())):
+        elif not self.domains and (every := [*filter(addresses.is_everywhere, (*self.listen, *self.lmtp))]):
+            key = "listen" if every[0] in self.listen else "lmtp"
             found.append(
-                f"{every[0]} takes clients from everywhere, but relay.domains is empty: all mail of"
+                f"relay.{key} = {every[0]!r} takes clients from everywhere, but relay.domains is empty: all mail of"
                 " clients outside relay.trusted is rejected; name your domains"
             )
         return found
-
-    def _everywhere(self) -> Iterator[str]:
-        for key, listed in (("listen", self.listen), ("lmtp", self.lmtp)):
-            yield from (f"relay.{key} = {text!r}" for text in listed if addresses.is_everywhere(text))
 
     @model_validator(mode="after")
     def _places_once(self) -> Self:
