@@ -21,6 +21,7 @@ from spamfilter.learning.mark_lookup import Subject
 from spamfilter.learning.marks import Author
 from spamfilter.learning.transaction import Reading
 from spamfilter.relay.journal import WRITE_EVERY
+from spamfilter.relay.limits.shared_counters import MOST_PROBES
 from spamfilter.relay.relay import Relay
 from spamfilter.stores import JournalEntry, Store
 
@@ -33,8 +34,6 @@ REMOVED_WITHIN = 5.0
 """Time that `doctor`, or a relay that stops, waits for the removal; after `doctor` the removal goes on."""
 LEFT_WITHIN = timedelta(hours=1)
 """Part of the journal that is searched at the start: a relay that was killed is soon restarted."""
-MOST_PROBES = 20
-"""Addresses at a time: more than administrators and monitoring programs need."""
 
 Answer = dict[str, Any]
 

@@ -32,7 +32,8 @@ from spamfilter.errors import InputError, Refused, StoreBusy, StoreError, StoreR
 from spamfilter.learning.filter import RULES, Filter, rules
 from spamfilter.learning.mark_lookup import Subject
 from spamfilter.learning.marks import Author, mark
-from spamfilter.relay.canary import MOST_PROBES, Canaries
+from spamfilter.relay.canary import Canaries
+from spamfilter.relay.limits.shared_counters import MOST_PROBES
 from spamfilter.stores import open_store
 from spamfilter.stores.sql import postgresql
 from spamfilter.system.file_access import ANYBODY, by_mode, may, user_named, user_of

@@ -16,16 +16,17 @@ from spamfilter.relay.metrics import FIGURES
 BUCKETS = 16_384
 """Numbers by which addresses are counted. Two addresses that share a number share what one of them may have: one in
 sixteen of a thousand does."""
-ADDRESSES, LONGEST = 20, 512
-"""Probes of `doctor` at a time, and bytes of an address: 43 for the probe, and 255 for the name of a host. As many of a
-text: a sentence with a path."""
+MOST_PROBES = 20
+"""Probes of `doctor` at a time: more than administrators and monitoring programs need."""
+LONGEST = 512
+"""Bytes of an address: 43 for the probe, and 255 for the name of a host. As many of a text: a sentence with a path."""
 
 
 class Addresses(MutableSet[str]):
-    """A set of at most ADDRESSES addresses, each of one line of less than LONGEST bytes; `add` raises OverflowError."""
+    """A set of MOST_PROBES addresses, each of one line of less than LONGEST bytes; `add` raises OverflowError."""
 
     def __init__(self) -> None:
-        self._memory = mmap.mmap(-1, ADDRESSES * LONGEST)
+        self._memory = mmap.mmap(-1, MOST_PROBES * LONGEST)
 
     def __contains__(self, address: object) -> bool:
         return self._memory.find(_line(str(address))) >= 0

@@ -12,23 +12,11 @@ from spamfilter.relay.next_hops.next_hop import Conversation, NextHop, Reply, Ti
 from spamfilter.relay.next_hops.smtp import SmtpNextHop
 from spamfilter.system.tls import client_context
 
-__all__ = [
-    "NEXT_HOPS",
-    "Conversation",
-    "Maildir",
-    "NextHop",
-    "Reply",
-    "Timeouts",
-    "next_hop_of",
-    "next_hop_tls",
-    "offer",
-    "open_next_hop",
-]
+__all__ = ["Conversation", "Maildir", "NextHop", "Reply", "Timeouts", "offer"]
 
 
 def _smtp(address: str, hostname: str, tls: ssl.SSLContext | None, timeouts: Timeouts) -> NextHop:
-    host, port = split_address(address.removeprefix("//"))
-    return SmtpNextHop(host, port, hostname, tls, timeouts)
+    return SmtpNextHop(*split_address(address.removeprefix("//")), hostname, tls, timeouts)
 
 
 def _lmtp(address: str, hostname: str, tls: ssl.SSLContext | None, timeouts: Timeouts) -> NextHop:

@@ -64,18 +64,15 @@ class _LmtpConversation(SmtpConversation):
             self._accepted += reply.positive
         return reply
 
-    async def _last_reply(self) -> Reply:
-        reply = await self._reply()
-        if reply.code >= 400 or reply.positive:
-            return reply
-        raise self._failure(f"answered the message with {reply.text}")
-
     async def _outcome(self) -> Reply:
         replies: list[Reply] = []
         missing, self._accepted = self._accepted, 0
         try:
             while missing:
-                replies.append(await self._last_reply())
+                reply = await self._reply()
+                if reply.code < 400 and not reply.positive:
+                    raise self._failure(f"answered the message with {reply.text}")
+                replies.append(reply)
                 missing -= 1
         except (NextHopError, TooLate) as error:
             if not replies:

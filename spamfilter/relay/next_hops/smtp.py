@@ -62,7 +62,7 @@ class SmtpNextHop(NextHop):
     async def open(self) -> Conversation:
         while self._kept:
             conversation = self._kept.pop()
-            conversation.stop_waiting()
+            conversation.idle.set(math.inf)
             if not conversation.fresh:
                 try:
                     async with asyncio.timeout(CHECK_SECONDS):
@@ -121,7 +121,8 @@ class SmtpNextHop(NextHop):
         if self._closed or conversation.closed:
             conversation.leave()
             return
-        conversation.wait_at_most(KEPT_SECONDS if len(self._kept) < KEPT_CONNECTIONS else FRESH_SECONDS)
+        seconds = KEPT_SECONDS if len(self._kept) < KEPT_CONNECTIONS else FRESH_SECONDS
+        conversation.idle.set(asyncio.get_running_loop().time() + seconds)
         self._kept.append(conversation)
 
     def expire(self, conversation: "SmtpConversation") -> None:
@@ -135,7 +136,7 @@ class SmtpConversation(Conversation):
         self._connection = connection
         self._end = math.inf  # deadline of the message that is being sent
         self._pipelined: deque[bytes] = deque()
-        self._idle = Deadline(lambda: hop.expire(self))
+        self.idle = Deadline(lambda: hop.expire(self))  # set while it is kept
         self.ended = -math.inf  # when EHLO or RSET was answered or a message accepted, if nothing was sent since
         self.unasked = False  # used again without RSET: the connection may be closed
         self.keywords: Mapping[str, str] = {}
@@ -320,7 +321,7 @@ class SmtpConversation(Conversation):
 
     def leave(self) -> None:
         """Say QUIT and close, without waiting; `abort` if it is unknown what the next hop would take QUIT for."""
-        self._idle.cancel()
+        self.idle.cancel()
         if self.closed or self._pipelined or self._connection.buffer:
             self.abort()
         else:
@@ -328,13 +329,6 @@ class SmtpConversation(Conversation):
             self._connection.close()
 
     def abort(self) -> None:
-        self._idle.cancel()
+        self.idle.cancel()
         # Not close(), which would first send the rest to a next hop that may react to it.
         self._connection.abort()
-
-    def wait_at_most(self, seconds: float) -> None:
-        """Expire after this time unless `stop_waiting` is called before."""
-        self._idle.set(self._connection.loop.time() + seconds)
-
-    def stop_waiting(self) -> None:
-        self._idle.set(math.inf)

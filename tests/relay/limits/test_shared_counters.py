@@ -8,7 +8,7 @@ import pytest
 from spamfilter.config.sections import Limits
 from spamfilter.relay.limits.budget import CONVERSATIONS, CONVERSATIONS_EACH, Memory, Reservation, conversations
 from spamfilter.relay.limits.connections import Crowd, hash_of
-from spamfilter.relay.limits.shared_counters import ADDRESSES, LONGEST, Addresses, Shared
+from spamfilter.relay.limits.shared_counters import LONGEST, MOST_PROBES, Addresses, Shared
 from spamfilter.relay.metrics import Metrics, merged
 
 LIMITS = Limits(connections=3, connections_per_client=2)
@@ -146,7 +146,7 @@ def test_addresses_are_a_set_that_other_processes_see() -> None:
 
 
 def test_addresses_have_room_for_the_longest_and_no_more_than_they_should() -> None:
-    addresses, many = Addresses(), [f"{number}@{'x' * (LONGEST - 10)}" for number in range(ADDRESSES)]
+    addresses, many = Addresses(), [f"{number}@{'x' * (LONGEST - 10)}" for number in range(MOST_PROBES)]
     for address in many:
         addresses.add(address)
         addresses.add(address)
