@@ -63,8 +63,6 @@ commands, which read them at each run."""
 
 
 class Settings(sections.Section):
-    """All settings."""
-
     relay: sections.Relay = sections.Relay()
     verdict: sections.Verdict = sections.Verdict()
     lists: sections.Lists = sections.Lists()

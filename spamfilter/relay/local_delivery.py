@@ -25,7 +25,6 @@ MAX_SENDER = 254
 
 
 def purpose_of(relay: Relay, path: str) -> Purpose:
-    """The purpose of a recipient."""
     address = mailbox_of(path)
     if address in relay.feedback.spam_addresses:
         return "spam"

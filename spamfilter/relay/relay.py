@@ -117,7 +117,6 @@ class Relay:
         return reply
 
     def replied(self, code: int) -> None:
-        """Count a reply to a client."""
         self.metrics.count("replies", f"{code // 100}xx")
 
     def trusts(self, address: str) -> bool:

@@ -82,7 +82,6 @@ class Process:
             self.shared.beats[self.shared.own] = time.monotonic()
 
     def wake_keeper(self) -> None:
-        """Make the keeper read the ledger."""
         with suppress(BlockingIOError):  # the counter is full, so it is readable anyway
             os.eventfd_write(self.wake, 1)
 

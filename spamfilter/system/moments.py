@@ -40,7 +40,6 @@ def moment_text(at: datetime) -> str:
 
 
 def day_text(at: datetime) -> str:
-    """The day of a moment."""
     return at.astimezone().date().isoformat()
 
 

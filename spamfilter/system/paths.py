@@ -103,7 +103,6 @@ def _configured(named: Path | None, section: str, key: str) -> str:
 
 
 def configured_socket(named: Path | None = None) -> Path:
-    """The feedback socket of the configuration."""
     return socket_path(_configured(named, "feedback", "socket"))
 
 
@@ -119,5 +118,4 @@ def database_in(url: str) -> str:
 
 
 def configured_quarantine(named: Path | None = None) -> Path:
-    """The folder of the quarantine in the configuration."""
     return Path(_configured(named, "verdict", "quarantine") or state_directory() / "quarantine")

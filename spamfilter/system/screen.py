@@ -88,5 +88,4 @@ def note(text: str) -> None:
 
 
 def warn(text: str) -> None:
-    """Print a warning on standard error."""
     sentence(f"{click.style('warning:', fg='yellow')} {harmless(text)}", err=True)

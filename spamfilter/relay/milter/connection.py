@@ -27,8 +27,6 @@ TEMPORARY = packet(REPLY, b"451 4.3.0 Temporary fault; try again later\0")
 
 
 class Connection(asyncio.Protocol):
-    """One connection of a mail server."""
-
     def __init__(self, relay: Relay, submission: bool = False) -> None:
         """submission: not asked, as the mail server itself says whose mail it is."""
         self._relay = relay

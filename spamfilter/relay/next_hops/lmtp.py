@@ -22,8 +22,6 @@ NO_REPLY = Reply.of("451 4.4.2 The next hop did not reply for this recipient; tr
 
 
 class LmtpNextHop(SmtpNextHop):
-    """A server at host and port."""
-
     scheme = "lmtp"
     replies_for_each = True
 

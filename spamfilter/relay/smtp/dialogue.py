@@ -38,14 +38,11 @@ def command(
 
 
 class Dialogue(Client):
-    """The commands of one client."""
-
     _received = False  # whether the last DATA was answered with 354
 
     async def turn(
         self, verb: str, method: Callable[["Dialogue", str], Awaitable[Reply | None]], argument: str
     ) -> None:
-        """One command and its reply."""
         self._commands += 1
         if limit := self._exceeded():
             self._say_goodbye(self._relay.over(limit, self.relaying.peer))

@@ -9,8 +9,6 @@ LEAVING = Reply.of("451 4.3.2 The next hop is closing; try again later")
 
 
 class LmtpDialogue(Dialogue):
-    """The commands of one client of LMTP."""
-
     protocol = "LMTP"
     commands = ("LHLO", *(command for command in COMMANDS if command not in ("HELO", "EHLO")))
     each = True

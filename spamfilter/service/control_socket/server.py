@@ -133,7 +133,6 @@ class FeedbackSocket:
                 self._turns.pop(connection.uid, None)
 
     async def name_of(self, uid: int) -> str:
-        """The login name of a user."""
         if uid not in self._names:
             found = await asyncio.get_running_loop().run_in_executor(self._name_service, _name, uid)
             if len(self._names) >= NAMES:
@@ -147,7 +146,6 @@ class FeedbackSocket:
 
     @property
     def connections(self) -> int:
-        """How many connections are open."""
         return len(self._connections)
 
     def has_room(self, connection: "_Connection") -> bool:
