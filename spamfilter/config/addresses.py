@@ -183,8 +183,8 @@ def leads_to(target: tuple[str, int] | None, listening: tuple[str, int] | None) 
     """Whether a connection to `target` reaches a server on `listening`, as far as the addresses themselves say."""
     if target is None or listening is None or target[1] != listening[1]:
         return False
-    here = target[0] in (*EVERYWHERE, "localhost") or target[0].startswith("127.") or target[0] == "::1"
-    same = target[0] == listening[0] or (
-        target[0] in (*EVERYWHERE, "localhost") and listening[0] in ("127.0.0.1", "::1")
-    )
-    return same or (here and listening[0] in (*EVERYWHERE, "localhost"))
+    anywhere = (*EVERYWHERE, "localhost")
+    if target[0] in anywhere:
+        return listening[0] in (*anywhere, "127.0.0.1", "::1")
+    is_loopback = target[0].startswith("127.") or target[0] == "::1"
+    return target[0] == listening[0] or (is_loopback and listening[0] in anywhere)

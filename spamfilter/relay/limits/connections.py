@@ -28,8 +28,6 @@ IPV6_CLIENT = 64
 
 
 class Guest(Protocol):
-    """A connected client."""
-
     def leave_if_idle(self) -> None: ...
     def leave(self) -> None: ...
 

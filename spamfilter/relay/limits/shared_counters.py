@@ -23,7 +23,7 @@ LONGEST = 512
 
 
 class Addresses(MutableSet[str]):
-    """A set of MOST_PROBES addresses, each of one line of less than LONGEST bytes; `add` raises OverflowError."""
+    """At most MOST_PROBES addresses, each of one line of less than LONGEST bytes; `add` raises OverflowError."""
 
     def __init__(self) -> None:
         self._memory = mmap.mmap(-1, MOST_PROBES * LONGEST)
