@@ -46,26 +46,16 @@ async def send(
     relay: Relay, transaction: Transaction, mail: bytes, label: Label, results: Sequence[MarkResult]
 ) -> None:
     """Tell the sender of a feedback mail what was learnt. Raises nothing but cancellation."""
+    to = printable(repr(transaction.sender))
     try:
         content = await asyncio.to_thread(_mail, relay, transaction, mail, label, results)
-        await _deliver(relay, transaction.sender, content)
+        reply = await offer(relay.next_hop, b"", transaction.sender, content)
+        if not reply.positive:
+            log.warning("the answer to %s was not sent: %s", to, printable(f"the next hop says {reply.text}"))
     except NextHopError as error:
-        log.warning("the answer to %s was not sent: %s", printable(repr(transaction.sender)), printable(str(error)))
+        log.warning("the answer to %s was not sent: %s", to, printable(str(error)))
     except Exception:
         log.exception("the answer to a feedback mail failed")
-
-
-async def _deliver(relay: Relay, recipient: bytes, content: bytes) -> None:
-    conversation = await relay.next_hop.open()
-    try:
-        reply = await offer(conversation, b"", recipient, content)
-    except BaseException:
-        conversation.abort()
-        raise
-    if not reply.positive:
-        conversation.abort()
-        raise NextHopError(f"the next hop says {reply.text}", kind=f"{reply.code // 100}xx")
-    conversation.release()
 
 
 def _mail(relay: Relay, transaction: Transaction, mail: bytes, label: Label, results: Sequence[MarkResult]) -> bytes:

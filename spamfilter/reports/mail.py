@@ -52,11 +52,7 @@ def own_mail(sender: str, to: str, subject: str, now: datetime, text: str, page:
 async def send(next_hop: NextHop, mail: bytes, sender: str, recipient: str, what: str = "the report") -> None:
     """Send a mail of ours, named `what` in errors. Raises TryAgain or Refused, with the reply that rejects it."""
     try:
-        conversation = await next_hop.open()
-        try:
-            reply = await offer(conversation, sender.encode(), recipient.encode(), mail)
-        finally:
-            conversation.abort()
+        reply = await offer(next_hop, sender.encode(), recipient.encode(), mail)
     except NextHopError as error:
         raise TryAgain(f"{what} was not sent: {error}") from error
     finally:

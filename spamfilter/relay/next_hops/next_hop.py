@@ -94,16 +94,6 @@ class Conversation(ABC):
         """Close the connection at once, so that a running command has no effect."""
 
 
-async def offer(conversation: Conversation, sender: bytes, recipient: bytes, mail: bytes) -> Reply:
-    """Send a mail of ours; its reply, or the one that rejects the envelope."""
-    parameters = b"" if (sender + recipient).isascii() else b" SMTPUTF8"
-    for line in (b"MAIL FROM:<%s>%s" % (sender, parameters), b"RCPT TO:<%s>" % recipient):
-        reply = await conversation.command(line)
-        if not reply.positive:
-            return reply
-    return await conversation.data([mail])
-
-
 class NextHop(ABC):
     """Where judged mail goes.
 
@@ -129,3 +119,24 @@ class NextHop(ABC):
     @abstractmethod
     def where(self) -> str:
         """Its address, for people."""
+
+
+async def offer(next_hop: NextHop, sender: bytes, recipient: bytes, mail: bytes) -> Reply:
+    """Send a mail of ours; its reply, or the one that rejects the envelope. Raises NextHopError."""
+    parameters = b"" if (sender + recipient).isascii() else b" SMTPUTF8"
+    conversation = await next_hop.open()
+    try:
+        for line in (b"MAIL FROM:<%s>%s" % (sender, parameters), b"RCPT TO:<%s>" % recipient):
+            reply = await conversation.command(line)
+            if not reply.positive:
+                break
+        else:
+            reply = await conversation.data([mail])
+    except BaseException:
+        conversation.abort()
+        raise
+    if reply.positive:
+        conversation.release()
+    else:
+        conversation.abort()
+    return reply
