@@ -38,7 +38,7 @@ class MetricsFrontEnd:
         self._registry = CollectorRegistry()
         self._registry.register(_Snapshots(snapshot))
         self._servers: list[asyncio.Server] = []
-        self._open: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
+        self._open: list[asyncio.StreamWriter] = []
 
     async def start(self, sockets: Sequence[socket.socket]) -> None:
         """Serve on these sockets, bound already."""
@@ -49,16 +49,13 @@ class MetricsFrontEnd:
         """End every connection at once."""
         for server in self._servers:
             server.close()
-        for writer in self._open.values():
+        for writer in self._open:
             writer.transport.abort()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
         if len(self._open) >= PLACES:
-            oldest = next(iter(self._open))
-            self._open.pop(oldest).transport.abort()
-        self._open[task] = writer
+            self._open.pop(0).transport.abort()
+        self._open.append(writer)
         writer.transport.set_write_buffer_limits(0)  # so that drain waits until all is sent
         try:
             async with asyncio.timeout(SECONDS):
@@ -71,7 +68,8 @@ class MetricsFrontEnd:
             log.exception("metrics: a request failed")
             writer.transport.abort()
         finally:
-            self._open.pop(task, None)
+            if writer in self._open:
+                self._open.remove(writer)
 
     def _answer(self, request: bytes) -> bytes:
         method, _, rest = request.partition(b" ")
