@@ -79,7 +79,6 @@ class Decoder:
 
     def __init__(self) -> None:
         self._unread = bytearray()
-        self._start = 0
 
     def feed(self, data: bytes | memoryview) -> None:
         self._unread += data
@@ -87,21 +86,21 @@ class Decoder:
     @property
     def unread(self) -> int:
         """Bytes that wait."""
-        return len(self._unread) - self._start
+        return len(self._unread)
 
     def packet(self) -> tuple[bytes, bytes] | None:
         """Command and data of the next packet, None until it is whole. Raises ProtocolError."""
-        if self.unread >= _LENGTH.size:
-            (length,) = _LENGTH.unpack_from(self._unread, self._start)
-            if not 0 < length <= LONGEST:
-                raise ProtocolError(f"a packet of {length} bytes")
-            begin = self._start + _LENGTH.size
-            if begin + length <= len(self._unread):
-                self._start = begin + length
-                return bytes(self._unread[begin : begin + 1]), bytes(self._unread[begin + 1 : self._start])
-        del self._unread[: self._start]
-        self._start = 0
-        return None
+        if len(self._unread) < _LENGTH.size:
+            return None
+        (length,) = _LENGTH.unpack_from(self._unread)
+        if not 0 < length <= LONGEST:
+            raise ProtocolError(f"a packet of {length} bytes")
+        end = _LENGTH.size + length
+        if len(self._unread) < end:
+            return None
+        found = bytes(self._unread[_LENGTH.size : end])
+        del self._unread[:end]
+        return found[:1], found[1:]
 
 
 @dataclass(frozen=True, slots=True)
