@@ -87,13 +87,13 @@ def gc_paused() -> Iterator[None]:
 
 
 @contextmanager
-def _handled(handler: Callable[[int, FrameType | None], object], *signals: signal.Signals) -> Iterator[None]:
-    """A handler of signals until the end of the block; of those that are ignored, none. Only the main thread has
+def _handled(handler: Callable[[int, FrameType | None], object]) -> Iterator[None]:
+    """A handler of SIGINT and SIGTERM until the end of the block; none of one that is ignored. Only the main thread has
     handlers; in others this does nothing."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    heard = [number for number in signals if signal.getsignal(number) is not signal.SIG_IGN]
+    heard = [number for number in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(number) is not signal.SIG_IGN]
     before = {number: signal.signal(number, handler) for number in heard}
     try:
         yield
@@ -107,7 +107,7 @@ def uninterrupted() -> Iterator[None]:
     """Ctrl-C and SIGTERM wait until the end of the block."""
     came: list[int] = []
     try:
-        with _handled(lambda number, _: came.append(number), signal.SIGINT, signal.SIGTERM):
+        with _handled(lambda number, _: came.append(number)):
             yield
     finally:
         for number in came[:1]:
@@ -135,7 +135,7 @@ def ended_tidily() -> Iterator[None]:
             raise KeyboardInterrupt
         sys.exit(128 + number)
 
-    with _handled(end, signal.SIGINT, signal.SIGTERM):
+    with _handled(end):
         yield
 
 

@@ -13,7 +13,7 @@ from spamfilter.config.settings import Settings
 from spamfilter.errors import StoreBusy, StoreFull
 from spamfilter.learning.filter import Filter
 from spamfilter.relay.next_hops import Maildir
-from spamfilter.relay.quarantine import MOST_EXPIRED
+from spamfilter.relay.quarantine.quarantine import MOST_EXPIRED
 from spamfilter.service import expiry
 from spamfilter.service.expiry import STEP, Expiry, begin, known_time, latest_time
 from spamfilter.stores import JournalEntry, Rule, Store, open_store

@@ -22,6 +22,7 @@ from spamfilter.relay.milter.incoming import MOST_FORGED, Incoming
 from spamfilter.relay.milter.packets import Actions, Offer, ProtocolError, Steps
 from spamfilter.relay.next_hops import Conversation, Reply
 from spamfilter.relay.relay import Relay
+from spamfilter.relay.session import OK
 from spamfilter.relay.session.attempt import Attempt
 from spamfilter.system.escaping import printable
 
@@ -31,7 +32,6 @@ NEEDED = Actions.ADD_HEADERS | Actions.CHANGE_HEADERS
 LEFT_OUT = Steps.NO_HELO | Steps.NO_HEADER_END | Steps.NO_UNKNOWN | Steps.NO_DATA
 SILENT = Steps.SILENT_CONNECT | Steps.SILENT_MAIL | Steps.SILENT_HEADER | Steps.SILENT_BODY
 """Nothing is said before the end of a mail, but perhaps to a recipient, so the mail server need not wait."""
-OK = Reply.of("250 2.0.0 Ok")
 NO_ADDRESS = Reply.of(f"501 5.5.4 An address of more than {MAX_PATH} bytes, or with control characters")
 FORGED = Reply.of(f"550 5.6.0 More than {MOST_FORGED} header fields that only a spam filter may add")
 

@@ -2,7 +2,7 @@
 
 from spamfilter.relay.quarantine.history import event_text
 from spamfilter.relay.quarantine.kept_mail import Quarantined, readable
-from spamfilter.relay.quarantine.quarantine import MOST_EXPIRED, Quarantine
+from spamfilter.relay.quarantine.quarantine import Quarantine
 from spamfilter.relay.quarantine.release import Released
 
-__all__ = ["MOST_EXPIRED", "Quarantine", "Quarantined", "Released", "event_text", "readable"]
+__all__ = ["Quarantine", "Quarantined", "Released", "event_text", "readable"]
