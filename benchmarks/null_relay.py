@@ -1,6 +1,6 @@
 """A relay of aiosmtpd and aiosmtplib that judges nothing: what the speed of ours is compared with.
 
-    python benchmarks/null_relay.py NEXT_HOP_PORT [uvloop]
+    python benchmarks/null_relay.py NEXT_HOP_PORT
 
 Says its own port on the first line of its output. A connection to the next hop is kept for each client.
 """
@@ -10,7 +10,6 @@ import sys
 from typing import Any
 
 import aiosmtplib
-import uvloop
 from aiosmtpd.smtp import SMTP, Envelope, Session
 
 LARGEST = 2**26
@@ -51,5 +50,4 @@ async def serve(next_hop: int) -> None:
 
 
 if __name__ == "__main__":
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop if "uvloop" in sys.argv[2:] else None) as runner:
-        runner.run(serve(int(sys.argv[1])))
+    asyncio.run(serve(int(sys.argv[1])))

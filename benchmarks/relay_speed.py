@@ -3,12 +3,12 @@
     python benchmarks/relay_speed.py [--rounds 5] [--load NAME]... [--against DIR] [--result FILE]
 
 The relay judges by counts of 2,000 mails of trec07p, marks what is spam, and keeps its journal; it has one worker. The
-null relay is aiosmtpd and aiosmtplib (null_relay.py), the sink Postfix' smtp-sink; the relays run on asyncio's loop,
-and again on uvloop. In each round each has its turn with each load, in this order and then in the other, so that a
-noisy machine is noisy for all. A ratio is that of two turns of one round; its median and its quartiles are over the
-rounds. The relays are bound to one processor; what sends (smtp-source) and what receives (smtp-sink) share the other.
-CPU is that of the relay's process with all its threads. With --against another checkout of this program, with an
-environment of its own in .venv, takes the null relay's place: has a change made it slower?
+null relay is aiosmtpd and aiosmtplib (null_relay.py), the sink Postfix' smtp-sink. In each round each has its turn with
+each load, in this order and then in the other, so that a noisy machine is noisy for all. A ratio is that of two turns
+of one round; its median and its quartiles are over the rounds. The relays are bound to one processor; what sends
+(smtp-source) and what receives (smtp-sink) share the other. CPU is that of the relay's process with all its threads.
+With --against another checkout of this program, with an environment of its own in .venv, takes the null relay's place:
+has a change made it slower?
 
 Wants SPAMFILTER_CORPORA, `apt-get install postfix`, for smtp-source and smtp-sink, and `pip install .[test]`.
 """
@@ -44,7 +44,6 @@ SAMPLES = 10
 """Mails of the corpus: those in the middle of each tenth of 2,000, by size."""
 RELAYS, REST = 0, 1
 """Processors."""
-WITHOUT_UVLOOP = 'import sys; sys.modules["uvloop"] = None; from spamfilter.cli import main; main(["serve"])'
 
 
 @dataclass(frozen=True)
@@ -142,7 +141,7 @@ def taught(state: Path, mails: list[tuple[Label, Mail]]) -> None:
 
 
 @contextlib.contextmanager
-def relay(root: Path, run: list[str], state: Path, sink: int, mails: list[tuple[Label, Mail]]) -> Iterator[Peer]:
+def relay(root: Path, state: Path, sink: int, mails: list[tuple[Label, Mail]]) -> Iterator[Peer]:
     """The relay of a checkout: of this one by the Python that runs this, of another by its own."""
     state.mkdir()
     taught(state, mails)
@@ -154,7 +153,7 @@ def relay(root: Path, run: list[str], state: Path, sink: int, mails: list[tuple[
         "log": {"level": "warning"},
     }
     (state / "spamfilter.toml").write_text(toml(settings))
-    with running(RELAYS, [python, *run], state, root) as process:
+    with running(RELAYS, [python, "-m", "spamfilter", "serve"], state, root) as process:
         await_listener(port)
         yield Peer(port, process.pid)
 
@@ -166,17 +165,14 @@ def peers(folder: Path, mails: list[tuple[Label, Mail]], against: Path | None) -
     sink = free_port()
     with contextlib.ExitStack() as stack:
         stack.enter_context(running(REST, ["smtp-sink", "-u", "postfix", f"127.0.0.1:{sink}", "1024"]))
-        for loop, run in (("", ["-c", WITHOUT_UVLOOP]), (", uvloop", ["-m", "spamfilter", "serve"])):
-            name = loop.strip(", ")
-            found[f"relay{loop}"] = stack.enter_context(relay(ROOT, run, folder / f"state{name}", sink, mails))
-            if against is not None:
-                other = relay(against, run, folder / f"before{name}", sink, mails)
-                found[f"before{loop}"] = stack.enter_context(other)
-                continue
-            command = [sys.executable, str(ROOT / "benchmarks/null_relay.py"), str(sink), name]
+        found["relay"] = stack.enter_context(relay(ROOT, folder / "state", sink, mails))
+        if against is not None:
+            found["before"] = stack.enter_context(relay(against, folder / "before", sink, mails))
+        else:
+            command = [sys.executable, str(ROOT / "benchmarks/null_relay.py"), str(sink)]
             process = stack.enter_context(running(RELAYS, command))
             assert process.stdout is not None
-            found[f"null{loop}"] = Peer(int(process.stdout.readline()), process.pid)
+            found["null"] = Peer(int(process.stdout.readline()), process.pid)
         found["sink"] = Peer(sink)
         yield found
 
@@ -219,15 +215,15 @@ def spread(values: list[float]) -> str:
 
 
 def tables(turns: dict[tuple[str, str], list[Turn]], loads: list[str], corpus_size: float, other: str) -> str:
-    names = ["relay", other, "relay, uvloop", f"{other}, uvloop", "sink"]
+    names = ["relay", other, "sink"]
     rates = ["Messages a second, medians:", "", f"| load | {' | '.join(names)} |", "|---" * (len(names) + 1) + "|"]
     times = ["Milliseconds of CPU a message, medians:", "", f"| load | {' | '.join(names[:-1])} |"]
     times.append("|---" * len(names) + "|")
     ratios = [
         f"Relay to {other}, of messages a second and of CPU for one, medians and quartiles:",
         "",
-        "| load | rate | CPU | rate, both on uvloop | CPU, both on uvloop |",
-        "|---|---|---|---|---|",
+        "| load | rate | CPU |",
+        "|---|---|---|",
     ]
     for load in loads:
         messages = LOADS[load].messages
@@ -240,12 +236,9 @@ def tables(turns: dict[tuple[str, str], list[Turn]], loads: list[str], corpus_si
         rates.append(f"| {load} | {' | '.join(shown)} |")
         cpu = [1e3 * statistics.median(turn.cpu for turn in turns[load, name]) / messages for name in names[:-1]]
         times.append(f"| {load} | {' | '.join(f'{each:.2f}' for each in cpu)} |")
-        cells = []
-        for loop in ("", ", uvloop"):
-            pairs = list(zip(turns[load, f"relay{loop}"], turns[load, f"{other}{loop}"], strict=True))
-            cells.append(spread([theirs.seconds / ours.seconds for ours, theirs in pairs]))
-            cells.append(spread([ours.cpu / theirs.cpu for ours, theirs in pairs]))
-        ratios.append(f"| {load} | {' | '.join(cells)} |")
+        pairs = [*zip(turns[load, "relay"], turns[load, other], strict=True)]
+        faster = spread([theirs.seconds / ours.seconds for ours, theirs in pairs])
+        ratios.append(f"| {load} | {faster} | {spread([ours.cpu / theirs.cpu for ours, theirs in pairs])} |")
     note = f"Mails of the corpus: {SAMPLES} sizes, {corpus_size / 1000:.1f} KB on average."
     return "\n".join([*ratios, "", *rates, "", *times, "", note, ""])
 

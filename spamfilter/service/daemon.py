@@ -27,7 +27,6 @@ from spamfilter.service.supervisor import Process, Supervisor
 from spamfilter.service.worker import Worker
 from spamfilter.stores import Store, open_store
 from spamfilter.system import logs
-from spamfilter.system.event_loop import loop_factory
 from spamfilter.system.process import freeze_heap, return_large_blocks
 
 log = logging.getLogger("spamfilter")
@@ -61,7 +60,6 @@ def serve(settings: Settings, file: Path | None) -> None:
         # The files of TLS are read before the fork: a process that replaces another needs none of them.
         tls, next_hop = clients_tls(settings), next_hop_of(settings)
         process: Process | None = Process(Shared())
-        make_loop = loop_factory()  # before the fork, so that all processes share the library in memory
         if (workers := settings.workers()) > 1:
             shared = _shared(filter)
             filter, writing = ReadingFilter(store, filter.voices, shared), WritingFilter(store, filter.voices, shared)
@@ -75,7 +73,7 @@ def serve(settings: Settings, file: Path | None) -> None:
             if process is not None and process.keeps:
                 filter = writing
         if process is not None:
-            with asyncio.Runner(loop_factory=make_loop) as runner:
+            with asyncio.Runner() as runner:
                 runner.run(Worker(settings, file, filter, next_hop, tls, process).run(places))
 
 

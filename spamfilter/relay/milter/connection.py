@@ -38,7 +38,7 @@ class Connection(asyncio.Protocol):
         self._waits = "session_seconds"
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass
+        self._transport = cast(asyncio.Transport, transport)
         sock = transport.get_extra_info("socket")
         proven = sock is not None and sock.family == socket.AF_UNIX
         self._peer = LOCAL if proven else str((transport.get_extra_info("peername") or ("",))[0])

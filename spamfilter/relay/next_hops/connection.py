@@ -126,7 +126,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def write(self, data: bytes) -> None:
         """Send bytes. On a closed connection they are dropped, and `drain` raises an error."""
-        if not self.closing:  # uvloop raises where asyncio drops
+        if not self.closing:  # asyncio drops them, too, but warns from the fifth one on
             self.transport.write(data)
 
     async def drain(self) -> None:

@@ -159,7 +159,7 @@ class Server(SMTP, asyncio.BufferedProtocol):
 
     async def write(self, data: bytes) -> None:
         """Send bytes. Raises ConnectionError if the connection is closed."""
-        if self.parted or self.link.is_closing():  # uvloop raises RuntimeError
+        if self.parted or self.link.is_closing():
             raise ConnectionResetError("nobody hears any more")
         self._writer.write(data)
         await self._writer.drain()

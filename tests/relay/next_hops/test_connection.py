@@ -5,11 +5,9 @@ import math
 import socket
 import threading
 import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
-import uvloop
 
 from spamfilter.relay.next_hops.connection import UNREAD, Connection, TooLate, connected
 
@@ -100,7 +98,5 @@ async def most_buffered() -> int:
     return made[0].most
 
 
-@pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
-def test_what_nobody_has_taken_yet_stays_with_the_peer(loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
-    with asyncio.Runner(loop_factory=loop) as runner:
-        assert runner.run(most_buffered()) <= 2 * UNREAD
+async def test_what_nobody_has_taken_yet_stays_with_the_peer() -> None:
+    assert await most_buffered() <= 2 * UNREAD
