@@ -6,17 +6,19 @@ that user alone. While the database cannot be written, none is sent, and after a
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from spamfilter.config.addresses import is_mailbox
 from spamfilter.config.settings import Settings
 from spamfilter.config.translation import translator
-from spamfilter.errors import ConfigError
+from spamfilter.errors import ConfigError, InputError
 from spamfilter.relay.envelope_paths import mailbox_of
 from spamfilter.relay.quarantine import Quarantine
 from spamfilter.relay.quarantine.history import announced_to
+from spamfilter.relay.sender_lists.decision import Lists, Origin
 from spamfilter.reports.digest_links import link_of, user_of
 from spamfilter.reports.html import environment
 from spamfilter.reports.mail import own_mail
@@ -84,7 +86,8 @@ def new_digests(settings: Settings, store: Store) -> list[Digest]:
     kept = Quarantine(settings.quarantine_path(), store)
     mails = kept.mails()
     events = kept.events([mail.id for mail in mails])
-    blocking = {str(rule.id): rule.whom for rule in store.rules() if rule.by == user_of(rule.whom)}
+    blocks = [rule for rule in store.rules() if rule.kind == "block" and rule.by == user_of(rule.whom)]
+    lists, blocking = Lists(blocks), {rule.whom for rule in blocks}
     found: dict[str, list[Listed]] = {}
     for mail in reversed(mails):
         known = announced_to(events.get(mail.id, []))
@@ -95,10 +98,14 @@ def new_digests(settings: Settings, store: Store) -> list[Digest]:
             ours = plain and address.rpartition("@")[2] in domains and address not in nobody
             if recipient not in known and ours:
                 told.setdefault(address, []).append(recipient)
-        entry = store.find_journal(mail.id) if told else None
-        if entry and entry.listed.startswith("blocked="):
-            told.pop(blocking.get(entry.listed.rpartition(" rule=")[2], ""), None)
-        words = spam_words(entry)
+        # The journal names one rule, whoever else blocks the sender.
+        if asked := [*told.keys() & blocking]:
+            with suppress(InputError):  # it is gone by now
+                origin = Origin(kept.read(mail), mailbox_of(mail.sender), "")
+                for address, use in zip(asked, lists.uses(origin, asked, datetime.now(UTC)), strict=True):
+                    if use is not None:
+                        del told[address]
+        words = spam_words(store.find_journal(mail.id) if told else None)
         for address, recipients in told.items():
             listed = Listed(mail.id, mail.at, mail.shown_sender, mail.subject, words, recipients)
             found.setdefault(address, []).append(listed)

@@ -29,7 +29,7 @@ from tests.support.real import require
 from tests.web.pages import Site, mail_of, site, taught
 from tests.web.test_chromium import ARGUMENTS, SHOTS, WIDTHS, listened, opened
 
-B, C = "b@example.test", "c@example.test"
+B, C, D = "b@example.test", "c@example.test", "d@example.test"
 PILLS = "casino pills lottery money winner cheap click"
 PROVED = b"Authentication-Results: mx.test; dmarc=pass header.from=example.org\r\n"
 DIGEST = {"url": "http://127.0.0.1:1", "domains": ["example.test"], "link_days": 3.0}
@@ -270,6 +270,23 @@ def test_a_user_blocks_a_sender_and_undoes_it(pages: Site, chromium: Browser) ->
     obeyed(pages)
     send(pages, "ham again", "Agenda", B, text=ham)
     assert [kept.recipients for kept in pages.hop.kept if kept.name == "ham again"] == [(B,)]
+
+
+def test_a_digest_has_no_mail_of_a_sender_whom_its_reader_blocks_whoever_else_does(pages: Site) -> None:
+    id = send(pages, "first", "Casino der Woche", B, C)
+    told = digests(pages)
+    browser = pages.browser()
+    for address in (B, C):
+        path = f"{link_in(told[address])}/{id}"
+        assert browser.submit(path, path, rule="block").status == 303
+    obeyed(pages)
+    send(pages, "both", "Agenda", B, C, text="the agenda of the meeting on monday")
+    assert pages.hop.copies("both") == []
+    assert digests(pages) == {}
+    assert pages.relay.command("block", "example.org").returncode == 0
+    obeyed(pages)
+    send(pages, "everybody", "Agenda", B, D, text="the agenda of the meeting on monday")
+    assert {*digests(pages)} == {D}
 
 
 def test_a_user_allows_a_sender_that_is_proved(pages: Site) -> None:
