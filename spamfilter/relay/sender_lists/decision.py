@@ -158,7 +158,9 @@ def decided(verdict: Verdict, policy: Policy, uses: Sequence[Use | None]) -> Ver
         return blocked if use.rule.kind == "block" else (0, False)
 
     mildest = min(map(outcome, uses))
-    shown = next((use for use in met if use.obeyed and outcome(use) == mildest), None)
+    # What the filter would do anyway shows no rule to recipients that have none.
+    by_rule = mildest != judged or all(use is not None and use.obeyed for use in uses)
+    shown = next((use for use in met if by_rule and use.obeyed and outcome(use) == mildest), None)
     return replace(
         verdict,
         action=MILDEST_FIRST[mildest[0]],
