@@ -104,7 +104,8 @@ class Verdict:
     """The decision about one message, and its reasons.
 
     fault: empty, or why the filter could not judge; the class is then unsure. listed: the rule on the
-    sender, as key=value. flagged: whether the mail is flagged as spam; None: by its class. policy: name of the policy.
+    sender, as key=value. flagged: whether the mail is flagged as spam; None: by its class. policy: name of the policy;
+    for_some: of some recipients only, whom the others need not know.
     """
 
     score: Score
@@ -119,6 +120,7 @@ class Verdict:
     listed: str = ""
     flagged: bool | None = None
     policy: str = ""
+    for_some: bool = False
 
     def fields(self, id: str, with_evidence: bool = False) -> list[tuple[str, str]]:
         """The header fields for the mail; the id is last, where a stray folded line does no harm."""
@@ -138,7 +140,7 @@ class Verdict:
             status += f" scanned={self.scanned}/{self.size}"
         if self.fault:
             status += f" fault={printable(self.fault)}"
-        if self.policy:
+        if self.policy and not self.for_some:
             status += f" policy={printable(self.policy, LONGEST_LISTED)}"
         if self.listed and PARTLY not in self.listed:  # whom a recipient blocks the others need not know
             status += f" {printable(self.listed, LONGEST_LISTED)}"

@@ -12,7 +12,7 @@ from spamfilter.relay.envelope import Transaction
 from spamfilter.relay.envelope_paths import mailbox_of
 from spamfilter.relay.judging import Judgement, policy_for
 from spamfilter.relay.relay import Relay
-from spamfilter.relay.sender_lists.decision import MILDEST_FIRST, Origin, Use, decided
+from spamfilter.relay.sender_lists.decision import MILDEST_FIRST, Origin, Use, decided, of_some
 
 log = logging.getLogger(__name__)
 
@@ -24,9 +24,16 @@ Part = tuple[Judgement, Sequence[int]]
 
 
 def for_all(relay: Relay, transaction: Transaction, mail: bytes, judgement: Judgement, id: str) -> Judgement:
-    """One verdict for all recipients: the one with the mildest action of those that each would have."""
-    parts = _parts(relay, transaction, mail, judgement, id, each=False)
-    return min((part for part, _ in parts), key=lambda part: MILDEST_FIRST.index(part.verdict.action))
+    """One verdict for all recipients: the one with the mildest action of those that each would have.
+
+    Its header, which all of them read, names no policy and no rule that only some of them have.
+    """
+    parts = [part for part, _ in _parts(relay, transaction, mail, judgement, id, each=False)]
+    mildest = min(parts, key=lambda part: MILDEST_FIRST.index(part.verdict.action))
+    verdict = replace(mildest.verdict, for_some=len(parts) > 1)
+    if any(part.verdict.listed != verdict.listed for part in parts):
+        verdict = replace(verdict, listed=of_some(verdict.listed))
+    return replace(mildest, verdict=verdict)
 
 
 def for_each(relay: Relay, transaction: Transaction, mail: bytes, id: str) -> list[Part]:

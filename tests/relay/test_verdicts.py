@@ -1,4 +1,4 @@
-"""Policies of recipients before the queue: one verdict for all, the mildest, and the header says whose it is."""
+"""Policies of recipients before the queue: one verdict for all, the mildest, whose header names no recipient."""
 
 from pathlib import Path
 
@@ -21,17 +21,18 @@ USUAL = policy("", "defer")
 @pytest.mark.parametrize(
     ("recipients", "action", "named"),
     [
-        (["a@strict.test"], "reject", ""),
-        (["a@strict.test", "b@sub.strict.test"], "reject", ""),
-        (["A@Strict.test", "c@kept.test"], "quarantine", ""),
-        (["a@strict.test", "boss@strict.test", "c@kept.test"], "tag", "policy=boss@strict.test"),
-        (["x@example.test"], "defer", ""),
-        (["a@strict.test", "x@example.test"], "defer", ""),
+        (["a@strict.test"], "reject", []),
+        (["a@strict.test", "b@sub.strict.test"], "reject", []),
+        (["A@Strict.test", "c@kept.test"], "quarantine", []),
+        (["boss@strict.test"], "tag", [" policy=boss@strict.test"]),
+        (["a@strict.test", "boss@strict.test", "c@kept.test"], "tag", [""]),
+        (["x@example.test"], "defer", []),
+        (["a@strict.test", "x@example.test"], "defer", []),
     ],
-    ids=["domain", "sub-domain", "two domains", "address before its domain", "nobody's", "one and nobody's"],
+    ids=["domain", "sub-domain", "two domains", "address", "blind copy", "nobody's", "one and nobody's"],
 )
 async def test_one_verdict_for_all_recipients_is_the_mildest(
-    tmp_path: Path, recipients: list[str], action: str, named: str
+    tmp_path: Path, recipients: list[str], action: str, named: list[str]
 ) -> None:
     async with (
         Hop() as hop,
@@ -42,7 +43,8 @@ async def test_one_verdict_for_all_recipients_is_the_mildest(
         assert reply[:3] == {"reject": b"550", "defer": b"451"}.get(action, b"250")
         (entry,) = running.entries()
         assert (entry.action, entry.recipients) == (action, recipients)
-        assert [named in to(message).decode() for message in hop.messages] == [True] * (action == "tag")
+        headers = [to(message).decode() for message in hop.messages]
+        assert [header.partition(" learnt=0/0")[2].partition("\r\n")[0] for header in headers] == named
 
 
 async def test_thresholds_of_a_recipient_make_another_class(tmp_path: Path) -> None:
@@ -70,3 +72,16 @@ async def test_a_rule_for_one_recipient_and_the_policy_of_another_meet_in_the_mi
         assert (await client.send(MAIL, "a@example.org", "x@example.test"))[:3] == b"550"
         assert (await client.send(MAIL, "a@example.org", "x@example.test", "c@kept.test"))[:3] == b"250"
         assert [entry.action for entry in running.entries()] == ["reject", "pass"]
+
+
+async def test_the_rule_of_one_recipient_is_not_told_to_one_with_another_policy(tmp_path: Path) -> None:
+    policies = {name: policy(name, "tag") for name in ("a@example.test", "b@example.test")}
+    lists = Lists([Rule("block", "a@example.org", "a@example.test")])
+    async with (
+        Hop() as hop,
+        relaying(tmp_path, f"smtp://127.0.0.1:{hop.port}", policies=policies, lists=lists) as running,
+    ):
+        client = await running.connect()
+        assert (await client.send(GTUBE, "a@example.org", *policies))[:3] == b"250"
+        assert [named in to(hop.messages[0]) for named in (b"policy=", b"blocked=")] == [False] * 2
+        assert running.entries()[0].listed == "blocked=a@example.org for-all=no rule=config"

@@ -165,16 +165,25 @@ def decided(verdict: Verdict, policy: Policy, uses: Sequence[Use | None]) -> Ver
         verdict,
         action=MILDEST_FIRST[mildest[0]],
         flagged=mildest[1],
-        listed=_said(shown or met[0], for_all=shown is not None),
+        listed=_said(shown or met[0], for_all=shown is not None or not (met[0].obeyed or None in uses)),
     )
 
 
 def _said(use: Use, *, for_all: bool) -> str:
     rule = use.rule
     said = f"blocked={rule.what}" if rule.kind == "block" else f"allowed={rule.what} proof={use.proof or 'none'}"
-    if use.obeyed and not for_all:
-        said += PARTLY
-    return f"{said} rule={rule.id or 'config'}"
+    said = f"{said} rule={rule.id or 'config'}"
+    return said if for_all else of_some(said)
+
+
+def of_some(listed: str) -> str:
+    """`Verdict.listed` of a rule that not all recipients have; '' stays.
+
+    >>> of_some("blocked=a@example.org rule=1")
+    'blocked=a@example.org for-all=no rule=1'
+    """
+    said, rule, number = listed.rpartition(" rule=")
+    return listed if PARTLY in listed or not rule else f"{said}{PARTLY}{rule}{number}"
 
 
 def use_of(listed: str) -> str:

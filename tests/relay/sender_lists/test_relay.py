@@ -98,6 +98,18 @@ async def test_an_allowed_sender_that_is_not_proved_is_judged_like_any_other(
         assert running.relay.metrics.value("rules_met", "unproved") == 1
 
 
+async def test_whom_a_recipient_allows_the_others_do_not_read_if_it_is_not_proved(tmp_path: Path) -> None:
+    async with listing(tmp_path, "+example.org for b@example.test") as (hop, running):
+        client = await running.connect()
+        assert (await client.send(HAM, "a@example.org", "b@example.test", "c@example.test")).startswith(b"250 ")
+        assert "allowed" not in status(hop)
+        hop.messages.clear()
+        assert (await client.send(HAM, "a@example.org", "b@example.test")).startswith(b"250 ")
+        assert status(hop).endswith(" allowed=example.org proof=none rule=config")
+        said = "allowed=example.org proof=none for-all=no rule=config"
+        assert [entry.listed for entry in running.entries()] == [said, said.replace(" for-all=no", "")]
+
+
 async def test_the_client_that_xforward_names_is_looked_up(tmp_path: Path) -> None:
     async with listing(tmp_path, "+203.0.113.0/24") as (hop, running):
         client = await running.connect()
