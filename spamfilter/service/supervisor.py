@@ -219,7 +219,9 @@ class Supervisor:
             pid, status = os.waitpid(-1, os.WNOHANG)
             if not pid:
                 return
-            number = self._running.pop(pid)
+            number = self._running.pop(pid, None)
+            if number is None:  # of a script that became this process, or an orphan in a container where this is init
+                continue
             code = os.waitstatus_to_exitcode(status)
             self._shared.state[number] = 0
             if self._ends and code == 0:

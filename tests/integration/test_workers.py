@@ -235,6 +235,16 @@ def test_what_ends_again_and_again_is_replaced_once_a_second(relay: Daemon) -> N
     assert len(relay.log().splitlines()) < 20 + (time.monotonic() - began)
 
 
+def test_a_child_of_a_start_script_or_of_a_container_ends_alone(relay: Daemon) -> None:
+    relay.stop()
+    relay.start("sh", "-c", 'sleep 600 & exec "$0" "$@"')
+    (other,) = [pid for pid in family(relay.process.pid) if Path(f"/proc/{pid}/comm").read_text() == "sleep\n"]
+    os.kill(other, signal.SIGKILL)
+    wait_until(lambda: not Path(f"/proc/{other}").exists(), "its end")
+    kill_one(relay)  # which the supervisor sees after it
+    assert relay.log().count("another one takes its place") == 1
+
+
 def test_sigterm_lets_each_worker_finish_what_it_has_begun(relay: Daemon, hop: Hop) -> None:
     account = Account(hop)
     hold = hop.faults["DOT"] = Hold()
