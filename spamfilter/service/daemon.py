@@ -16,7 +16,7 @@ from spamfilter.config.settings import Settings
 from spamfilter.errors import ConfigError
 from spamfilter.learning.filter import RULES, Filter, rules, rules_text, usable
 from spamfilter.relay.limits.shared_counters import Shared
-from spamfilter.relay.next_hops import next_hop_of
+from spamfilter.relay.next_hops import Maildir, next_hop_of
 from spamfilter.service import expiry
 from spamfilter.service.listening import Sockets, bound, inherited, name_of, not_open, raise_descriptor_limit
 from spamfilter.service.reload import clients_tls
@@ -59,6 +59,7 @@ def serve(settings: Settings, file: Path | None) -> None:
         expiry.begin(store)
         # The files of TLS are read before the fork: a process that replaces another needs none of them.
         tls, next_hop = clients_tls(settings), next_hop_of(settings)
+        Maildir(settings.quarantine_path())  # one that cannot be made is one error, and not one of each process
         process: Process | None = Process(Shared())
         if (workers := settings.workers()) > 1:
             shared = _shared(filter)

@@ -7,6 +7,9 @@ import socket
 import time
 from functools import partial
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from tests.faults.account import Account
 from tests.faults.client import Client, mail_of
@@ -157,17 +160,26 @@ def test_the_metrics_are_those_of_all_and_outlive_a_worker(tmp_path: Path, hop: 
     account.settle()
 
 
-def test_a_start_that_fails_is_one_error_and_leaves_nobody(tmp_path: Path, hop: Hop) -> None:
+@pytest.mark.parametrize(
+    ("section", "key", "said"),
+    [
+        pytest.param("feedback", "socket", "feedback.socket", id="of-the-keeper"),
+        pytest.param("verdict", "quarantine", "taken/file/x: cannot be made a Maildir", id="of-all"),
+    ],
+)
+def test_a_start_that_fails_is_one_error_and_leaves_nobody(
+    tmp_path: Path, hop: Hop, section: str, key: str, said: str
+) -> None:
     (tmp_path / "taken").mkdir()
-    relay = Daemon(
-        tmp_path, f"smtp://127.0.0.1:{hop.port}", None,
-        relay={"workers": 2}, feedback={"socket": str(tmp_path / "taken")},
-    )  # fmt: skip
+    (tmp_path / "taken" / "file").touch()
+    place = tmp_path / "taken" / ("file/x" if key == "quarantine" else "")
+    places: dict[str, Any] = {section: {key: str(place)}}
+    relay = Daemon(tmp_path, f"smtp://127.0.0.1:{hop.port}", None, relay={"workers": 2}, **places)
     relay.launch()
     assert relay.process.wait(60) == 2
-    said = [line for line in relay.log().splitlines() if not line.startswith("INFO")]
-    assert len(said) == 1
-    assert "feedback.socket" in said[0]
+    lines = [line for line in relay.log().splitlines() if not line.startswith("INFO")]
+    assert len(lines) == 1
+    assert said in lines[0]
     assert not accepts(relay.port)
 
 
