@@ -125,6 +125,7 @@ class Supervisor:
 
         Raises SystemExit if a process could not start; that process has logged why.
         """
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, which exec(2) passes on, no child's end is told
         signal.pthread_sigmask(signal.SIG_BLOCK, TOLD)
         while self._running or not self._ends:
             for number in [number for number, wait in self._waits().items() if wait <= 0]:

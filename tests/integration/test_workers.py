@@ -4,6 +4,7 @@ import contextlib
 import os
 import re
 import signal
+import sys
 import threading
 import time
 from itertools import pairwise
@@ -243,6 +244,16 @@ def test_a_child_of_a_start_script_or_of_a_container_ends_alone(relay: Daemon) -
     wait_until(lambda: not Path(f"/proc/{other}").exists(), "its end")
     kill_one(relay)  # which the supervisor sees after it
     assert relay.log().count("another one takes its place") == 1
+
+
+def test_who_has_started_it_may_have_ignored_the_end_of_children(relay: Daemon) -> None:
+    relay.stop()
+    ignoring = (
+        "import os, signal, sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN); os.execv(sys.argv[1], sys.argv[1:])"
+    )
+    relay.start(sys.executable, "-c", ignoring)
+    kill_one(relay)
+    relay.stop()
 
 
 def test_sigterm_lets_each_worker_finish_what_it_has_begun(relay: Daemon, hop: Hop) -> None:
