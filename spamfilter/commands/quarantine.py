@@ -122,7 +122,7 @@ def release(file: Path | None, names: tuple[str, ...], no_learn: bool, only: str
     from spamfilter.relay.next_hops import next_hop_of
     from spamfilter.relay.quarantine import readable
 
-    next_hop = next_hop_of(settings_of(file))
+    settings = settings_of(file)
 
     with _opened(file) as (kept, _):
 
@@ -135,6 +135,7 @@ def release(file: Path | None, names: tuple[str, ...], no_learn: bool, only: str
                 raise
             if mail.broken_off:
                 warn(f"{id}: an earlier release was interrupted; its recipients may get the mail twice")
+            next_hop = next_hop_of(settings)  # for this event loop: a look-up may outlast it
             released = asyncio.run(kept.release(mail, next_hop, user(), mailbox_of(only) if only else ""))
             sentence(f"{id}: delivered to {', '.join(f'<{readable(path)}>' for path in released.delivered)}")
             if released.unnoted:
