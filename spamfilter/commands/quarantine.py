@@ -135,7 +135,7 @@ def release(file: Path | None, names: tuple[str, ...], no_learn: bool, only: str
                 raise
             if mail.broken_off:
                 warn(f"{id}: an earlier release was interrupted; its recipients may get the mail twice")
-            next_hop = next_hop_of(settings)  # for this event loop: a look-up may outlast it
+            next_hop = next_hop_of(settings)  # of this event loop, as its connections are
             released = asyncio.run(kept.release(mail, next_hop, user(), mailbox_of(only) if only else ""))
             sentence(f"{id}: delivered to {', '.join(f'<{readable(path)}>' for path in released.delivered)}")
             if released.unnoted:
