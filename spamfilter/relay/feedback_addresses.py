@@ -100,7 +100,7 @@ async def _is_redirected(relay: Relay, transaction: Transaction, mail: bytes, se
 def _summary(results: list[MarkResult], label: Label) -> str:
     """As in: learnt 2 as spam, 1 known before."""
     marked = [result.marked for result in results if result.marked]
-    learnt = sum(one.change.changed for one in marked)
+    learnt = sum(result.teaches(label) for result in results)
     refused = [result.refused for result in results if result.refused]
     text = f"learnt {learnt} as {label}"
     if learnt < len(marked):

@@ -41,6 +41,10 @@ class MarkResult:
     marked: Marked | None
     refused: str = ""
 
+    def teaches(self, label: Label) -> bool:
+        """Whether its mark has changed what the filter says, and not only who has said so."""
+        return self.marked is not None and self.marked.change.changed and self.marked.change.was != label
+
 
 async def send(
     relay: Relay, transaction: Transaction, mail: bytes, label: Label, results: Sequence[MarkResult]
@@ -84,7 +88,7 @@ def _mail(relay: Relay, transaction: Transaction, mail: bytes, label: Label, res
 def _heading(say: Say, label: Label, results: Sequence[MarkResult]) -> str:
     """As in: learnt 2 as spam, 1 known before."""
     marked = [result.marked for result in results if result.marked]
-    learnt = sum(one.change.changed for one in marked)
+    learnt = sum(result.teaches(label) for result in results)
     parts = [
         say("learnt {number} as spam", number=learnt)
         if label == "spam"
@@ -106,7 +110,7 @@ def _paragraph(say: Say, number: int, label: Label, result: MarkResult) -> list[
     change, id = result.marked.change, result.marked.subject.id
     if id:
         lines.append(f"   id {id}")
-    if not change.changed:
+    if not result.teaches(label):
         known = say("already learnt as spam") if label == "spam" else say("already learnt as not spam")
         return [*lines, f"   {known}; {say('score {score}', score=f'{change.after.posterior:.3f}')}"]
     if change.was:

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from spamfilter.bayes.labels import BULK
+from spamfilter.mail.message import parse
 from tests.relay.smtp.test_feedback_addresses import ANNA, FEEDBACK, HAM, INLINE, ONE, SPAM, TWO, both, forward, learnt
 from tests.support.made import mail
 from tests.support.parts import Hop
@@ -62,6 +64,18 @@ async def test_an_answer_tells_what_was_known_and_what_was_taken_back(tmp_path: 
         assert "   learnt as spam; score 0." in texts[0]
         assert "   already learnt as spam; score 0." in texts[1]
         assert "   learnt as not spam (was spam, which is taken back); score 0." in texts[2]
+
+
+async def test_what_was_trained_so_is_known_though_the_mark_is_now_the_users(tmp_path: Path) -> None:
+    async with both(tmp_path, feedback=ANSWERING) as (hop, running):
+        filter = running.relay.judge.filter
+        filter.learn(filter.read(parse(ONE)), "ham", BULK, "root")
+        reply = await (await running.connect()).send(forward(ONE), ANNA, HAM)
+        assert reply == b"250 2.0.0 learnt 0 as ham, 1 known before\r\n"
+        message = message_from_bytes(await answered(hop), policy=policy.default)
+        assert message["subject"] == "Spam filter: learnt 0 as not spam, 1 known before"
+        assert "   already learnt as not spam; score 0." in message.get_content()
+        assert [one.source for one in filter.store.learnings()] == ["address"]
 
 
 async def test_an_answer_is_in_the_language_of_the_users(tmp_path: Path) -> None:
