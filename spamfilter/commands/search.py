@@ -14,6 +14,7 @@ from spamfilter.bayes.verdict import ACTIONS
 from spamfilter.commands.command import as_json_option, moment, opened_store, settings_of
 from spamfilter.config.settings import Settings
 from spamfilter.errors import InputError
+from spamfilter.learning.marks import history_of
 from spamfilter.relay.quarantine import Quarantine, event_text
 from spamfilter.reports import rendering
 from spamfilter.stores import WANTED_CLASSES, Entry, JournalEntry, Store, Wanted
@@ -154,10 +155,10 @@ def _known(store: Store, name: str) -> tuple[JournalEntry | None, str, list[Entr
         found = store.journal_of([digest]).get(digest)
         entry = store.find_journal(found.id) if found else None
     elif id := id_in(name):
-        entry, words = store.find_journal(id), ""
+        entry = store.find_journal(id)
         if entry is None:
             raise InputError(f"{id}: no message of this id in the journal; it may be too old ([report] journal_days)")
-        digest = entry.digest
+        return entry, entry.subject, history_of(store, entry)
     else:
         raise InputError(f"{name}: neither an id (26 letters and digits) nor the number of a training")
     return entry, entry.subject if entry else words, store.histories([digest])[digest]

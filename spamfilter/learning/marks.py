@@ -20,7 +20,7 @@ from spamfilter.learning.filter import Filter
 from spamfilter.learning.mark_lookup import Subject
 from spamfilter.learning.transaction import Change, Reading, Training, mark_of
 from spamfilter.mail.folded_addresses import folded
-from spamfilter.stores import Entry, Store
+from spamfilter.stores import Entry, JournalEntry, Store
 from spamfilter.stores.sender_lists import LINK
 
 DAY = timedelta(days=1)
@@ -98,6 +98,13 @@ def mark(filter: Filter, subject: Subject, label: Label | None, author: Author, 
 def learnings_of(store: Store, reading: Reading) -> list[Entry]:
     """The learnings of a message that count: that of its group, and that of everybody, as `train` learns it."""
     return [*store.learnt({reading.digest, reading.digest_for_all}).values()]
+
+
+def history_of(store: Store, mail: JournalEntry) -> list[Entry]:
+    """All that was ever learnt of a mail, by its group and by everybody, the oldest first."""
+    reading = Reading(mail.digest, mail.tokens or {})
+    said = store.histories([*{reading.digest, reading.digest_for_all}])
+    return sorted((entry for history in said.values() for entry in history), key=lambda entry: entry.id)
 
 
 def _as_taught_by(author: Author, subject: Subject, filter: Filter) -> Subject:

@@ -19,6 +19,7 @@ from spamfilter.bayes.verdict import Action
 from spamfilter.errors import InputError, Refused, SpamfilterError, StoreError, TryAgain
 from spamfilter.learning.explanation import judgement_json
 from spamfilter.learning.mark_lookup import by_id
+from spamfilter.learning.marks import history_of
 from spamfilter.learning.provenance import provenance
 from spamfilter.mail.message import parse
 from spamfilter.relay.judging import policy_for
@@ -184,8 +185,10 @@ def entry_of(site: Site, id: str) -> JournalEntry:
 def looked_at(site: Site, id: str) -> Looked:
     """Everything known about the message of an id. Raises Unknown."""
     entry, filter = entry_of(site, id), site.filter()
-    history = site.store.histories([entry.digest])[entry.digest]
-    label = history[-1].message_label if history and not history[-1].undoes else None
+    history = history_of(site.store, entry)
+    learnt = {one.digest: one for one in history}
+    active = [one for one in (learnt.get(entry.digest), *learnt.values()) if one is not None and not one.undoes]
+    label = active[0].message_label if active else None  # of its group, else of everybody
     judged, mute = None, ""
     try:
         subject = by_id(filter, entry.id, wait=False)

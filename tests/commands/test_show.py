@@ -7,6 +7,7 @@ import pytest
 
 from spamfilter.bayes.labels import BULK
 from spamfilter.bayes.voices import view
+from spamfilter.config.likelihood_settings import Learn
 from spamfilter.config.settings import Settings
 from spamfilter.learning.filter import Filter
 from spamfilter.mail.message import parse
@@ -33,6 +34,17 @@ def test_what_is_known_of_a_message_is_shown_by_its_id_and_by_its_training(shell
     assert told.keys() == documented("show --json")
     assert (told["message"]["id"], told["text"], told["quarantine"]) == (ID, "cheap pills for you", "")
     assert [entry["label"] for entry in told["history"]] == ["spam", None]
+
+
+def test_what_everybody_was_taught_of_a_mail_of_a_group_is_shown(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPAMFILTER_LEARN__GROUPS", "domain")
+    message = parse(sent := mail("An offer", "cheap pills for you"))
+    with shell.store() as store:
+        filter = Filter(store, Learn(groups="domain").chosen())
+        seen = filter.read(message, "example.net")
+        store.write_journal([journal_entry(id=ID, digest=seen.digest, subject="An offer", tokens=seen.tokens)])
+    shell.done("train", "--spam", shell.write("offer.eml", sent))
+    assert re.search(r"\n  #\d+  \S+ \S+  spam  train by ", shell.done("show", ID))
 
 
 def test_a_training_that_later_runs_went_over_again_is_one_line(shell: Shell) -> None:
