@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from spamfilter.bayes.calibration import is_surprise
-from spamfilter.bayes.groups import OWN, group_in, teaches_group
+from spamfilter.bayes.groups import OWN, digest_in, group_in, teaches_group
 from spamfilter.bayes.labels import AUTOMATIC, CANARY, COUNTERPART, NOBODYS, Label
 from spamfilter.bayes.voices import groups_of
 from spamfilter.config.sections import Feedback
@@ -101,9 +101,11 @@ def learnings_of(store: Store, reading: Reading) -> list[Entry]:
 
 
 def history_of(store: Store, mail: JournalEntry) -> list[Entry]:
-    """All that was ever learnt of a mail, by its group and by everybody, the oldest first."""
+    """All that was ever learnt of a mail, by the groups of its recipients and by everybody, the oldest first."""
     reading = Reading(mail.digest, mail.tokens or {})
-    said = store.histories([*{reading.digest, reading.digest_for_all}])
+    names = {name for to in map(folded, mail.recipients) for name in (to, to.rpartition("@")[2])}
+    of_groups = (digest_in(reading.digest, name) for name in names)
+    said = store.histories([*{reading.digest, reading.digest_for_all, *of_groups}])
     return sorted((entry for history in said.values() for entry in history), key=lambda entry: entry.id)
 
 

@@ -21,6 +21,7 @@ from spamfilter.learning.explanation import judgement_json
 from spamfilter.learning.mark_lookup import by_id
 from spamfilter.learning.marks import history_of
 from spamfilter.learning.provenance import provenance
+from spamfilter.learning.transaction import Reading
 from spamfilter.mail.message import parse
 from spamfilter.relay.judging import policy_for
 from spamfilter.relay.quarantine import Quarantined
@@ -105,7 +106,8 @@ class Looked:
     """Everything known about a message.
 
     judged: the verdict by the present counts and its explanation, as `judge --explain --json`; None, with the reason in
-    `mute`, if its tokens are not kept. label: what it is learnt as. history: its ledger entries, the latest first.
+    `mute`, if its tokens are not kept. label: what it is learnt as, by its group or else by everybody. history: all
+    ledger entries of it, also those of other groups of its recipients, the latest first.
     """
 
     entry: JournalEntry
@@ -185,10 +187,10 @@ def entry_of(site: Site, id: str) -> JournalEntry:
 def looked_at(site: Site, id: str) -> Looked:
     """Everything known about the message of an id. Raises Unknown."""
     entry, filter = entry_of(site, id), site.filter()
-    history = history_of(site.store, entry)
-    learnt = {one.digest: one for one in history}
-    active = [one for one in (learnt.get(entry.digest), *learnt.values()) if one is not None and not one.undoes]
-    label = active[0].message_label if active else None  # of its group, else of everybody
+    history, reading = history_of(site.store, entry), Reading(entry.digest, entry.tokens or {})
+    last = {one.digest: one for one in history}
+    said = [last[digest] for digest in (reading.digest, reading.digest_for_all) if digest in last]
+    label = next((one.message_label for one in said if not one.undoes), None)
     judged, mute = None, ""
     try:
         subject = by_id(filter, entry.id, wait=False)

@@ -40,3 +40,18 @@ def test_what_everybody_was_taught_of_it_is_shown_too(tmp_path: Path) -> None:
         ]
         mark(filter, by_id(filter, entry.id), "spam", ANNA, Feedback())
         assert looked_at(site, entry.id).label == "spam"  # as its group says
+
+
+def test_what_the_groups_of_its_recipients_say_is_in_its_history(tmp_path: Path) -> None:
+    (tmp_path / "accounts").write_text("anna:look:-\n")
+    with closing(open_store(f"sqlite:///{tmp_path / 'x.db'}")) as store:
+        settings = Settings(learn=Learn(groups="mailbox"))
+        site = application(settings, None, store, Accounts(tmp_path / "accounts")).state.site
+        filter = site.filter()
+        seen = filter.read(parse(mail("News")))
+        entry = journal_entry(digest=seen.digest, tokens=seen.tokens, recipients=["Anna@example.net", "b@example.net"])
+        store.write_journal([entry])
+        mark(filter, by_id(filter, entry.id), "spam", Author("anna@example.net", "imap"), Feedback())
+        looked = looked_at(site, entry.id)
+        assert [(one.label, one.by) for one in looked.history] == [("spam", "anna@example.net")]
+        assert looked.label is None  # to the other one it is not
