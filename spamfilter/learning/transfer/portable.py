@@ -20,7 +20,7 @@ from spamfilter.bayes.calibration import BEFORE, NO_STEP, Calibration, Step
 from spamfilter.bayes.count_table import SpelledTable
 from spamfilter.bayes.counts import MAX_COUNT
 from spamfilter.bayes.imported.voices import IMPORTED
-from spamfilter.bayes.labels import IMPORT, LABELS, EntryLabel, Label
+from spamfilter.bayes.labels import CANARY, IMPORT, LABELS, EntryLabel, Label
 from spamfilter.bayes.model import part_of
 from spamfilter.bayes.tokens import TOKENIZER, Token
 from spamfilter.bayes.voices import Voices, VoiceTokens
@@ -28,7 +28,7 @@ from spamfilter.errors import CountError, InputError, StoreBusy
 from spamfilter.learning.filter import Filter, ledger, rules
 from spamfilter.learning.transfer.dumps import DumpError
 from spamfilter.learning.transfer.imports import Import, announce
-from spamfilter.stores import Entry
+from spamfilter.stores import Entry, Ledger
 
 FORMAT = 1
 """The version of the format: the first line has it as `spamfilter_export`, and an import knows its own only."""
@@ -179,6 +179,11 @@ class Export:
         return Import(messages, added, tokens, NO_STEP if learnt_before else step, self.imported)
 
 
+def is_new(source: Ledger) -> bool:
+    """Whether nothing was ever learnt there but probes of `doctor`, which are taken back."""
+    return all(entry.source == CANARY for entry in ledger(source))
+
+
 def take_in_ledger(filter: Filter, export: Export) -> int:
     """Write the ledger of an export into a database that has learnt nothing. Returns the number of its entries.
 
@@ -187,7 +192,7 @@ def take_in_ledger(filter: Filter, export: Export) -> int:
     announce(filter.store, export.imported)
     ids: dict[int, int] = {}
     with filter.training() as training:
-        if filter.last:
+        if not is_new(training.ledger):
             raise InputError(
                 f"{filter.store.where}: has learnt already, and a whole ledger goes into a new database only; name one"
                 " in [store] url, or export with --counts-only"

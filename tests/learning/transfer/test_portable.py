@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from spamfilter.bayes.labels import CANARY
 from spamfilter.bayes.model import Score
 from spamfilter.config.settings import Settings
 from spamfilter.errors import StoreBusy
@@ -67,6 +68,24 @@ def test_a_ledger_goes_into_a_new_database_whole(shell: Shell, old: Shell, monke
         one.done("forget", next(line.split()[0] for line in one.done("import", "--list").splitlines()))
     assert counts(other) == counts(user) != before
     assert "has learnt already" in other.fails("import", file)
+
+
+@pytest.mark.parametrize("counts_only", [False, True], ids=["whole", "counts-only"])
+def test_a_database_that_only_doctor_has_probed_is_new(
+    shell: Shell, old: Shell, monkeypatch: pytest.MonkeyPatch, counts_only: bool
+) -> None:
+    user = use(monkeypatch, old)
+    before, said = counts(user), scores(user)
+    lines = user.done("export", "-", *["--counts-only"] * counts_only)
+    other = use(monkeypatch, Shell(shell.folder / "other"))
+    with other.store() as store:
+        filter = Filter(store, Settings().voices())
+        probe = filter.read(parse(mail("probe")))
+        filter.learn(probe, "spam", CANARY, "doctor")
+        filter.forget(probe, CANARY, "doctor")
+    other.done("import", "-", stdin=lines.encode())
+    assert (counts(other), scores(other)) == (before, said)
+    assert other.learnt()[1] == []
 
 
 def test_a_ledger_in_which_an_import_was_taken_back_and_the_counts_rebuilt_goes_whole(
