@@ -15,7 +15,7 @@ from pathlib import Path
 
 from spamfilter.errors import InputError, TryAgain
 from spamfilter.stores.sender_lists import LINK
-from spamfilter.system.file_access import make_file
+from spamfilter.system.file_access import make_file, make_folder
 from spamfilter.system.paths import state_directory
 
 KEY_BYTES = 32
@@ -46,6 +46,7 @@ def held_key() -> Iterator[bytes]:
     """
     with ExitStack() as held:
         try:
+            make_folder(key_file().parent)  # it is missing where [store] url is elsewhere
             with suppress(FileExistsError):
                 make_file(key_file())
             file = held.enter_context(key_file().open("r+b", buffering=0))

@@ -104,6 +104,13 @@ def test_two_processes_never_send_the_same_digests(tmp_path: Path, monkeypatch: 
         assert again == key == (tmp_path / "digest.key").read_bytes()
 
 
+def test_the_key_is_made_with_the_folder_that_it_is_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path / "state"))  # missing where the database is elsewhere
+    with held_key() as key:
+        assert key == (tmp_path / "state" / "digest.key").read_bytes()
+    assert (tmp_path / "state").stat().st_mode & 0o777 == 0o700
+
+
 def test_without_domains_nobody_is_guessed(tmp_path: Path, store: Store) -> None:
     with pytest.raises(ConfigError, match="name the domains whose users get digests"):
         new_digests(settings(tmp_path, domains=[]), store)
