@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 from starlette.responses import Response
 
-from spamfilter.bayes.labels import LABELS
+from spamfilter.bayes.labels import LABELS, Label
 from spamfilter.bayes.tokens import is_read
 from spamfilter.bayes.verdict import EVIDENCE_SHOWN
 from spamfilter.bayes.voices import Evidence
-from spamfilter.errors import InputError
+from spamfilter.errors import InputError, StoreError, TryAgain
 from spamfilter.learning.marks import learnings_of
 from spamfilter.learning.review import Review, Waiting
 from spamfilter.learning.transaction import Reading
@@ -118,23 +118,32 @@ def answer(visit: Visit) -> Response:
 
 def undo(visit: Visit) -> Response:
     """Undo the last answer of this session."""
-    session, site = visit.session, visit.site
+    session = visit.session
     assert session is not None
-    if not session.done:
+    try:
+        id, label = session.done.pop()  # before anything else: a second click at once is about the answer before
+    except IndexError:
         visit.tell("nothing to undo")
         return redirected("/review")
-    id, label = session.done[-1]
+    try:
+        _take_back(visit, id, label)
+    except (TryAgain, StoreError):
+        session.done.append((id, label))
+        raise
+    session.queue = [id, *(other for other in session.queue if other != id)]
+    return redirected("/review")
+
+
+def _take_back(visit: Visit, id: str, label: Label | None) -> None:
+    site = visit.site
     entry = message_views.entry_of(site, id)
     if label is None:
         review_of(site).unskip(entry.digest)
-    else:
-        learnt = learnings_of(site.store, Reading(entry.digest, entry.tokens or {}))
-        mine = marking.author_of(visit.user).name, marking.SOURCE, label
-        if mine not in [(one.by, one.source, one.label) for one in learnt]:
-            visit.tell(f"{id}: not undone, because it was changed since")
-        else:
-            done = marking.mark(site, id, None, marking.author_of(visit.user))
-            visit.tell(marking.notice(entry, None, done))
-    session.done.pop()
-    session.queue = [id, *(other for other in session.queue if other != id)]
-    return redirected("/review")
+        return
+    learnt = learnings_of(site.store, Reading(entry.digest, entry.tokens or {}))
+    mine = marking.author_of(visit.user).name, marking.SOURCE, label
+    if mine not in [(one.by, one.source, one.label) for one in learnt]:
+        visit.tell(f"{id}: not undone, because it was changed since")
+        return
+    done = marking.mark(site, id, None, marking.author_of(visit.user))
+    visit.tell(marking.notice(entry, None, done))

@@ -6,7 +6,9 @@ import re
 import socket
 import sqlite3
 import time
+from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from html import unescape
 
@@ -467,6 +469,19 @@ def test_many_mails_are_delivered_or_deleted_by_an_administrator_alone(pages: Si
     assert anna.submit("/", f"/messages/{four}/delete").status == 404
     assert anna.submit("/", "/quarantine/act", do="teach", **{"mail-": "on", "mail-../x": "on"}).status == 303
     assert "Tick the mails first." in anna.get("/quarantine").words
+
+
+def test_clicks_at_once_undo_an_answer_each(pages: Site) -> None:
+    ids = [pages.send(mail_of(f"at-once{number}", "Answered", f"barges of coal {number}")) for number in range(4)]
+    lena, before = pages.browser("lena"), learnings(pages.relay)
+    for id in ids:
+        assert lena.submit("/", "/review", id=id, label="spam").status == 303
+    stamp = {"stamp": lena.get("/").stamp}
+    with ThreadPoolExecutor() as clicks:
+        answers = [*clicks.map(lambda _: lena.post("/review/undo", stamp), range(len(ids) + 1))]
+    assert [answer.status for answer in answers] == [303] * len(answers)
+    hers = [label for *who, label in learnings(pages.relay)[len(before) :] if who == ["web", "lena"]]
+    assert Counter(hers) == {"spam": 4, "undo": 4}
 
 
 def test_rules_on_senders_are_made_and_undone_by_an_administrator_alone(pages: Site) -> None:
