@@ -1,16 +1,11 @@
 """A next hop that is known by its name only, and a name server that is silent, dead, or talks nonsense."""
 
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from spamfilter.errors import TryAgain
-from spamfilter.relay.next_hops import Maildir
-from spamfilter.system.ids import new_id
 from tests.faults.account import Account
 from tests.faults.case import case
 from tests.faults.client import Client, mail_of
@@ -127,23 +122,3 @@ def test_a_relay_ends_while_a_name_server_is_silent(
     names.mood = "answers"
     with relay.run():
         account.finish(relay.port)
-
-
-def test_a_release_of_two_mails_while_a_name_server_is_silent_says_so_of_each(
-    hop: Hop, names: NameServer, tmp_path: Path
-) -> None:
-    relay = Daemon(tmp_path / "relay", f"smtp://{NAME}:{hop.port}", limits=LIMITS, relay=ONE)
-    quarantine, ids = Maildir(relay.state / "quarantine"), [new_id(), new_id()]
-    for id in ids:
-        mail = b"X-Spamfilter-Id: %b\r\nSubject: kept\r\n\r\nkept\r\n" % id.encode()
-        quarantine.write([mail], b"a@example.org", [b"b@example.test"], id)
-    names.mood = "silent"
-    command = [sys.executable, "-m", "spamfilter", "quarantine", "release", "--no-learn", *ids]
-    done = subprocess.run(
-        [*asking(names, tmp_path), *command],
-        env=relay.environment, capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
-    assert done.returncode == TryAgain.exit_code
-    said = " ".join(done.stderr.split())
-    assert [said.count(f"{id}: smtp://{NAME}:{hop.port}: no greeting within 2.5 s") for id in ids] == [1, 1]
-    assert "Traceback" not in done.stderr

@@ -14,7 +14,6 @@ PROMISES = {
         "test_names.test_a_name_server_that_does_not_answer",
         "test_names.test_a_name_server_that_is_dead",
         "test_names.test_clients_that_wait_for_a_silent_name_server_hold_up_nothing_else",
-        "test_names.test_a_release_of_two_mails_while_a_name_server_is_silent_says_so_of_each",
         "test_names.test_a_relay_ends_while_a_name_server_is_silent",
     ],
     "next hop slow or broken off: 451, and nothing is kept": [
