@@ -37,7 +37,8 @@ class Policy:
     What is in doubt counts against each class: a message is spam, or rejected, if its least posterior reaches the
     threshold, and ham if its highest stays below `unsure`.
 
-    name: the address or domain of recipients that it is for; '' is everybody.
+    name: the address or domain of recipients that it is for; '' is everybody. table: the first name of their table in
+    the configuration, whose recipients share it.
     reject: spam that would be tagged is rejected from this posterior on; 0: never.
     reject_after: messages of each class that must be learnt before anything is rejected.
     may_reject: False where a rejection would become a bounce to a forged sender (after the queue).
@@ -52,6 +53,7 @@ class Policy:
     subject_prefix: str = ""
     evidence_header: bool = False
     name: str = ""
+    table: str = ""
 
     def classify(self, score: Score, learnt: Mapping[Label, int]) -> Class:
         """The class of a message; nothing is spam before a ham is learnt, as all mail resembles what is learnt."""

@@ -6,6 +6,7 @@ config/spamfilter.toml is the reference: every key with its default and reason; 
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args, get_origin
@@ -123,9 +124,13 @@ class Settings(sections.Section):
 
     def policies(self) -> dict[str, Policy]:
         """Address or domain of recipients -> their policy."""
-        return {name: self._policy(table.verdict(self.verdict), name) for table in self.recipients for name in table.to}
+        return {
+            name: replace(self._policy(table.verdict(self.verdict)), name=name, table=table.to[0])
+            for table in self.recipients
+            for name in table.to
+        }
 
-    def _policy(self, verdict: sections.Verdict, name: str = "") -> Policy:
+    def _policy(self, verdict: sections.Verdict) -> Policy:
         return Policy(
             spam=verdict.spam,
             unsure=verdict.unsure,
@@ -135,7 +140,6 @@ class Settings(sections.Section):
             may_reject=self.relay.mode == "before-queue",
             subject_prefix=verdict.subject_prefix,
             evidence_header=verdict.evidence_header,
-            name=name,
         )
 
     def voices(self) -> Voices:

@@ -30,7 +30,7 @@ def for_all(relay: Relay, transaction: Transaction, mail: bytes, judgement: Judg
     """
     parts = [part for part, _ in _parts(relay, transaction, mail, judgement, id, each=False)]
     mildest = min(parts, key=lambda part: MILDEST_FIRST.index(part.verdict.action))
-    verdict = replace(mildest.verdict, for_some=len(parts) > 1)
+    verdict = replace(mildest.verdict, for_some=mildest.verdict.for_some or len(parts) > 1)
     if any(part.verdict.listed != verdict.listed for part in parts):
         verdict = replace(verdict, listed=of_some(verdict.listed))
     return replace(mildest, verdict=verdict)
@@ -64,12 +64,14 @@ def _parts(
         policies = [policy_for([mailbox], relay.judge.policies, relay.judge.policy) for mailbox in mailboxes]
         groups: dict[tuple[str, Use | None], list[int]] = {}
         for number in everybody:
-            groups.setdefault((policies[number].name, uses[number] if each else None), []).append(number)
+            table = policies[number].table or policies[number].name
+            groups.setdefault((table, uses[number] if each else None), []).append(number)
         for numbers in groups.values():
             policy = policies[numbers[0]]
             part = relay.judge.under(judgement, policy) if policy.name else judgement
             verdict = decided(part.verdict, policy, [uses[number] for number in numbers])
-            parts.append((replace(part, verdict=verdict), numbers))
+            for_some = len({policies[number].name for number in numbers}) > 1
+            parts.append((replace(part, verdict=replace(verdict, for_some=for_some)), numbers))
     except Exception:
         log.exception("%s: the policies and lists of the recipients cannot be applied", id)
         relay.metrics.count("faults", "judge")

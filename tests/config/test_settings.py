@@ -72,8 +72,8 @@ def test_the_table_of_recipients_in_the_sample_has_all_its_keys_and_can_be_used(
     assert set(table) == set(Recipients.model_fields)
     settings = load(written(tmp_path, text), {})
     policies = settings.policies()
-    assert {name: (policy.name, policy.spam, policy.actions["spam"]) for name, policy in policies.items()} == {
-        name: (name, 0.97, "quarantine") for name in ("sales@example.org", "shop.example.org")
+    assert {name: (one.name, one.table, one.spam, one.actions["spam"]) for name, one in policies.items()} == {
+        name: (name, "sales@example.org", 0.97, "quarantine") for name in ("sales@example.org", "shop.example.org")
     }
     assert [(rule.kind, rule.what, rule.whom, bool(rule.expires)) for rule in settings.rules()] == [
         (kind, what, whom, kind == "block")

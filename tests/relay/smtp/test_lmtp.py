@@ -62,6 +62,21 @@ async def test_three_recipients_with_three_policies(tmp_path: Path, next_hop: st
         assert [reply[:3] for reply in await replies(client, MAIL, *NAMES[:2])] == [b"250", b"250"]
 
 
+async def test_recipients_of_one_table_share_a_verdict_and_a_mail(tmp_path: Path) -> None:
+    """Its header names none of them: one may be a blind copy."""
+    policies = {name: replace(policy(name, "tag"), table=NAMES[0]) for name in NAMES[:2]}
+    async with (
+        Hop() as hop,
+        relaying(tmp_path, f"smtp://127.0.0.1:{hop.port}", door="lmtp", policies=policies) as running,
+    ):
+        client = await running.connect()
+        await replies(client, GTUBE, *NAMES)
+        await replies(client, GTUBE, NAMES[1])
+        assert [entry.recipients for entry in running.entries()] == [[*NAMES[:2]], [NAMES[2]], [NAMES[1]]]
+        named = [to(message).decode().partition(" learnt=0/0")[2] for message in hop.messages]
+        assert named == ["", "", f" policy={NAMES[1]}"]
+
+
 async def test_verdicts_for_which_the_client_would_wait_too_long_are_deferred(tmp_path: Path) -> None:
     """Else it would give up, and send the mail again to those who have it."""
     names = [f"user{at}@example.test" for at in range(5)]
