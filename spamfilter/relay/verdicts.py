@@ -26,7 +26,7 @@ Part = tuple[Judgement, Sequence[int]]
 def for_all(relay: Relay, transaction: Transaction, mail: bytes, judgement: Judgement, id: str) -> Judgement:
     """One verdict for all recipients: the one with the mildest action of those that each would have.
 
-    Its header, which all of them read, names no policy and no rule that only some of them have.
+    If they have several policies, its header, which all of them read, names none, nor a rule of some of them only.
     """
     parts = [part for part, _ in _parts(relay, transaction, mail, judgement, id, each=False)]
     mildest = min(parts, key=lambda part: MILDEST_FIRST.index(part.verdict.action))
