@@ -47,6 +47,15 @@ class TryAgain(SpamfilterError):
     exit_code = os.EX_TEMPFAIL  # mail programs try again
 
 
+class NoThread(TryAgain):
+    """The system gives this process no further thread."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "no thread can be started: raise the limit of processes (ulimit -u, TasksMax=, pids.max) or of memory"
+        )
+
+
 class StoreError(SpamfilterError):
     """The database cannot be used, has another version, or contradicts itself."""
 

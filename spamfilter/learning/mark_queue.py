@@ -7,7 +7,6 @@ its end, also when the relay stops.
 import asyncio
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -21,6 +20,7 @@ from spamfilter.learning.marks import Author
 from spamfilter.learning.transaction import Change
 from spamfilter.system.escaping import printable
 from spamfilter.system.ids import id_of
+from spamfilter.system.threads import Threads
 
 Result = TypeVar("Result")
 
@@ -57,7 +57,7 @@ class MarkQueue:
         self._learnt = learnt
         self._noted = noted
         self._kept_elsewhere = kept_elsewhere
-        self._thread = ThreadPoolExecutor(1, "feedback")
+        self._thread = Threads(1, "feedback")
 
     @property
     def where(self) -> str:

@@ -15,6 +15,7 @@ from spamfilter.errors import CountError, StoreError
 from spamfilter.relay.limits.limit_log import LimitLog
 from spamfilter.stores import JournalEntry, Store
 from spamfilter.system.logs import SELDOM, Outages
+from spamfilter.system.threads import start
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +55,7 @@ class Journal:
         return len(self._waiting)
 
     def start(self) -> None:
-        self._thread.start()
+        start(self._thread)
 
     def stop(self) -> None:
         """Write the waiting entries, if the store takes them, and end the thread."""

@@ -48,6 +48,7 @@ from spamfilter.service.supervisor import BEAT_EVERY, TOLD, Process
 from spamfilter.service.uptime import Uptime
 from spamfilter.system.logs import SELDOM
 from spamfilter.system.process import notify, proportional_bytes, resident_bytes
+from spamfilter.system.threads import Threads
 from spamfilter.system.unix_socket import Occupied
 
 if TYPE_CHECKING:
@@ -155,6 +156,8 @@ class Worker:
         loop = asyncio.get_running_loop()
         self._handle_signals(stop)
         loop.set_exception_handler(note_fault)
+        self._journal.start()  # where there is no thread for it, there is none for the end of the pool, either
+        loop.set_default_executor(Threads())
         front_ends = {name: made(self._relay) for name, made in FRONT_ENDS.items()} if process.carries else {}
         self._filter.learnt  # noqa: B018 - loads the counts
         self._facts |= {kind: [*map(name_of, listed)] for kind, listed in sockets.of_mail.items()}
@@ -173,7 +176,6 @@ class Worker:
             uptime = Uptime(self._filter.store, self._relay, self._settings.relay.without_next_hop)
             background.start("noting that the relay runs", uptime.note, NOTE_EVERY)
             background.start("expiry", partial(asyncio.to_thread, expiry.look), EXPIRE_EVERY, GRACE_SECONDS)
-        self._journal.start()
         if front_ends:
             await front_ends["smtp"].start(sockets.mail, sockets.submission)
             await front_ends["lmtp"].start(sockets.lmtp)

@@ -12,6 +12,9 @@ from concurrent.futures import Future
 from contextlib import suppress
 from threading import Thread
 
+from spamfilter.errors import NoThread
+from spamfilter.system.threads import start
+
 
 class Resolver:
     """The look-ups of one host."""
@@ -27,7 +30,10 @@ class Resolver:
         if self._answer is None or self._answer.done():
             answer: Future[list[str]] = Future()
             answer.set_running_or_notify_cancel()  # so that a caller that stops waiting does not cancel it
-            Thread(target=self._look_up, args=[answer], name="resolver", daemon=True).start()
+            try:
+                start(Thread(target=self._look_up, args=[answer], name="resolver", daemon=True))
+            except NoThread as error:
+                raise OSError(f"{self._host}: {error}") from error
             self._answer = answer
         return await asyncio.wrap_future(self._answer)
 

@@ -16,7 +16,6 @@ import pwd
 import socket
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
@@ -29,6 +28,7 @@ from spamfilter.service.control_socket.client import LOOKED_AT, Answer
 from spamfilter.service.control_socket.mark_requests import LocalUser, make_mark
 from spamfilter.system import unix_socket
 from spamfilter.system.escaping import printable
+from spamfilter.system.threads import Threads
 
 log = logging.getLogger(__name__)
 
@@ -77,7 +77,7 @@ class FeedbackSocket:
         self._turns: dict[int, asyncio.Lock] = {}
         self._names: dict[int, str] = {}
         # A thread of its own: a name service may be slow, and mail needs the threads of asyncio.
-        self._name_service = ThreadPoolExecutor(1, "names")
+        self._name_service = Threads(1, "names")
 
     async def start(self) -> None:
         """Listen, unless it does already.
