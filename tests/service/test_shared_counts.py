@@ -1,5 +1,6 @@
 """Counts that several processes share: readers have what the writer has, and a writer may be killed at any moment."""
 
+import mmap
 import os
 import re
 import resource
@@ -18,7 +19,7 @@ from spamfilter.learning.filter import Filter
 from spamfilter.learning.transaction import Reading
 from spamfilter.mail.message import parse
 from spamfilter.service import shared_counts
-from spamfilter.service.shared_counts import SharedCounts
+from spamfilter.service.shared_counts import LEAST, SharedCounts
 from spamfilter.service.shared_filter import ReadingFilter, WritingFilter
 from spamfilter.stores import Entry
 from tests.support.made import VOICE, mail, reading
@@ -240,5 +241,18 @@ def test_where_address_space_is_limited_less_of_it_is_asked_for() -> None:
         learn(store, VOICE, range(50))
         writer.follow()
         os._exit(0 if reader.last == writer.last > 0 else 1)
+    _, status = os.waitpid(pid, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+
+
+def test_as_much_address_space_as_the_counts_take_is_left_for_all_else() -> None:
+    """A relay whose counts took nearly all started, and had no room for its threads."""
+    pid = os.fork()
+    if not pid:
+        used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (used + 2 * LEAST + 2**25, resource.RLIM_INFINITY))
+        counts = SharedCounts()
+        mmap.mmap(-1, LEAST).close()
+        os._exit(0 if counts.held().number == 0 else 1)
     _, status = os.waitpid(pid, 0)
     assert os.waitstatus_to_exitcode(status) == 0
