@@ -26,13 +26,17 @@ def state_directory() -> Path:
 
     systemd's STATE_DIRECTORY, else /var/lib/spamfilter if it exists or is the home of the service's user (also if it
     cannot be read: an error is better than silently training another database), else a folder in the user's home.
+    Raises ConfigError for a user who has none, as a number without a name in a container.
     """
     given = os.environ.get("STATE_DIRECTORY", "").partition(":")[0]
     if given:
         return Path(given)
     if SYSTEM_STATE.exists() or service_user() is not None:
         return SYSTEM_STATE
-    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state") / "spamfilter"
+    try:
+        return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state") / "spamfilter"
+    except RuntimeError as error:
+        raise ConfigError("no folder for the state: this user has no home; set STATE_DIRECTORY, or HOME") from error
 
 
 def service_user() -> pwd.struct_passwd | None:

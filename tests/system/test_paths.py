@@ -1,5 +1,6 @@
 """Paths: a command looks for the socket that the relay opens."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -8,8 +9,11 @@ from spamfilter.config.settings import load
 from spamfilter.errors import ConfigError
 from spamfilter.system import paths
 from spamfilter.system.paths import configured_socket, socket_path, values_of
+from tests.support.real import require_root
 
 SOCKET_VARIABLE = "SPAMFILTER_FEEDBACK__SOCKET"
+NAMELESS = 2**31 - 7
+"""The number of no user: programs that give numbers to users begin far below."""
 
 
 @pytest.fixture(autouse=True)
@@ -85,3 +89,22 @@ def test_a_file_that_cannot_be_read_is_named(nowhere: Path, content: bytes | Non
     with pytest.raises(ConfigError, match=rf"spamfilter\.toml: {sentence}"):
         configured_socket(file)
     assert values_of(None) == {}
+
+
+def test_a_user_without_name_and_home_is_told_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a container that runs as a number which is in no /etc/passwd."""
+    require_root("to be another user")
+    monkeypatch.setattr(paths, "SYSTEM_STATE", Path("/nonexistent"))  # the folder of this test is closed to others
+    for name in ("XDG_STATE_HOME", "HOME"):
+        monkeypatch.delenv(name, raising=False)
+    pid = os.fork()
+    if not pid:
+        os.setuid(NAMELESS)
+        try:
+            socket_path()
+        except ConfigError as error:
+            os._exit(0 if "STATE_DIRECTORY" in str(error) else 1)
+        finally:
+            os._exit(2)
+    _, status = os.waitpid(pid, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
