@@ -2,7 +2,7 @@
 
 Guarantee: work that a pool takes is done, and work that it does not take is not done later. Python's own pool puts the
 work into its queue and then raises, if it can start no further thread: a mail whose client has heard 451 would reach
-the Maildir all the same. tests/faults/test_machine.py
+the Maildir all the same.
 """
 
 from concurrent.futures import ThreadPoolExecutor

@@ -8,7 +8,6 @@ import socket
 import sqlite3
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -20,16 +19,12 @@ from tests.faults.account import Account
 from tests.faults.case import case
 from tests.faults.client import Client, mail_of
 from tests.faults.daemon import ROOT, Daemon, daemon
-from tests.faults.hop import Hop, MaildirHop
+from tests.faults.hop import Hop
 from tests.integration.servers import wait_until
 from tests.support.month import Calendar
 from tests.support.real import require
 
 MEGABYTE = 2**20
-THREADLESS = 3 * MEGABYTE
-"""Less than the stack of a thread, and more than small mails need."""
-CROWD = 20
-"""Clients at a time: more than asyncio's pool has threads on a host of few processors."""
 DESCRIPTORS = 48
 """What the relay has open without clients is a quarter of it."""
 PLANTED = {
@@ -176,22 +171,6 @@ def little_memory(relay: Daemon, more: int) -> Iterator[None]:
         yield
     finally:
         resource.prlimit(relay.process.pid, resource.RLIMIT_AS, (unlimited, unlimited))
-
-
-def test_threads_at_their_limit(tmp_path: Path) -> None:
-    """Python's own pool of threads raises, and yet does the work later: a mail deferred, and in the Maildir."""
-    account = Account(MaildirHop(tmp_path / "mail"))
-    relay = Daemon(tmp_path / "relay", f"maildir:{tmp_path / 'mail'}", relay={"workers": 1})
-    relay.start()
-    try:
-        with little_memory(relay, THREADLESS), ThreadPoolExecutor(CROWD) as clients:
-            codes = [*clients.map(lambda _: account.send(relay.port).code, range(5 * CROWD))]
-        assert {*codes} <= {250, 421, 451, 452}
-        case().fault_ends()
-        assert account.send(relay.port).code == 250
-        account.finish(relay.port)
-    finally:
-        relay.kill()  # its log may have a traceback, if for once
 
 
 def test_names_that_do_not_resolve(tmp_path: Path, account: Account) -> None:

@@ -99,9 +99,6 @@ PROMISES = {
         "test_database.test_a_copy_of_a_database_in_use_is_whole",
     ],
     "memory runs out: 4xx, and only for what does not fit": ["test_machine.test_memory_at_its_limit"],
-    "threads run out: what is not done before the reply is not done after it": [
-        "test_machine.test_threads_at_their_limit"
-    ],
     "the clock jumps: nothing happens": ["test_machine.test_a_clock_that_jumps"],
     "the client breaks off: what has no dot is nowhere": [
         "test_clients.test_a_client_that_breaks_off_at_each_byte",
