@@ -260,6 +260,19 @@ def test_a_ledger_that_is_read_in_pieces_is_rebuilt_whole(opened: Opened, monkey
     assert everything(filter.loaded()) == everything(learnt_anew(active(store), VOICE))
 
 
+def test_numbers_of_learnt_messages_that_are_wrong_are_put_right(opened: Opened) -> None:
+    """As those of a database of the first schema, which had none."""
+    store = opened()
+    used(store)
+    right = dict(Filter(store, VOICE).learnt)
+    store.put_setting("learnt", dict.fromkeys(LABELS, -7))
+    run(store, VOICE)
+    filter = Filter(opened(), VOICE)
+    assert (filter.learnt, filter.verify()) == (right, [])
+    filter.learn(reading("one more"), "ham", "cli")
+    assert (Filter(opened(), VOICE).learnt, filter.verify()) == ({**right, "ham": right["ham"] + 1}, [])
+
+
 def test_an_empty_store_is_rebuilt_for_other_rules(opened: Opened) -> None:
     Filter(opened(), VOICE)
     assert run(opened(), voice("bernoulli")) == Rebuilt()

@@ -103,6 +103,8 @@ class SqlLearning(queries.SqlLedger, Learning):
         self._write_entries()
         write_rest(self._connection, edition, state, rest)
         self._edition = edition
+        self._learnt = dict.fromkeys(LABELS, 0)  # the state has what this transaction has appended, too
+        self.put_setting("learnt", state.learnt)
         self.put_setting("calibration", list(state.calibration))
         self.load_anew()
 
