@@ -5,15 +5,15 @@ An error that a user can correct is one line on standard error without control c
 """
 
 import atexit
-import errno
 import gc
 import io
 import os
 import platform
 import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import click
 
@@ -66,14 +66,28 @@ class _Commands(CommandGroup):
                 raise
             complain("a text on the command line is not UTF-8")
             sys.exit(2)
-        except OSError as error:
-            if error.errno == errno.EPIPE:
-                raise  # the reader of a pipe has closed it; click exits quietly
-            complain(f"{error.filename or 'output'}: {error.strerror}")
-            sys.exit(2)
         except KeyboardInterrupt:
             signal.signal(signal.SIGINT, signal.SIG_DFL)  # a further one would be a traceback of Python's way out
             sys.exit(130)
+
+    def main(self, *args: Any, **more: Any) -> Any:
+        try:
+            return super().main(*args, **more)
+        except OSError as error:  # but of a pipe that its reader has closed: there click exits quietly
+            with suppress(OSError):  # the disk of standard error may be full, too
+                complain(f"{error.filename or 'output'}: {error.strerror}")
+            sys.exit(2)
+        finally:
+            for stream in (sys.stdout, sys.stderr):
+                _give_up(stream)
+
+
+def _give_up(stream: TextIO) -> None:
+    """Drop what cannot be written: Python would try again as it ends, complain, and exit with 120."""
+    try:
+        stream.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

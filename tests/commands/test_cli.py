@@ -978,3 +978,12 @@ def test_check_config_looks_at_what_the_programs_need(shell: Shell) -> None:
     assert "line 1: 'ann' has the role 'admin'" in shell.fails("--config", file, "check-config")
     file.write_text('[store]\nurl = "sqlite:////nonexistent/x.db"\n')
     assert "/nonexistent is no folder; create it" in shell.run("--config", file, "check-config").stderr
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["sample-config"], ["stats", "--help"]], ids=" ".join)
+def test_output_on_a_full_disk_is_one_line_and_exit_code_2(arguments: list[str]) -> None:
+    command = [sys.executable, "-m", "spamfilter", *arguments]
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=60)
+        assert (done.returncode, done.stderr) == (2, "spamfilter: output: No space left on device\n")
+        assert subprocess.run(command, stdout=full, stderr=full, check=False, timeout=60).returncode == 2
