@@ -7,6 +7,7 @@ later; marks wait for no longer than a moment. Author, time and source of each l
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from spamfilter.bayes import model
@@ -17,7 +18,7 @@ from spamfilter.bayes.model import Change, Lesson, State
 from spamfilter.bayes.token_codec import pack, unpack
 from spamfilter.bayes.tokens import Token
 from spamfilter.bayes.voices import Voices, VoiceTokens, everybodys
-from spamfilter.errors import InputError, StoreBusy, StoreError
+from spamfilter.errors import InputError, StoreBusy, StoreError, StoreFull
 from spamfilter.learning.bulk.earlier_runs import UNFINISHED, undecided
 from spamfilter.learning.bulk.labelled_mail import mixed
 from spamfilter.learning.bulk.rounds import ROUNDS, Message, later_rounds, no_amounts, note
@@ -50,7 +51,8 @@ def retrain(store: Store, voices: Voices, mails: Mails, progress: Callable[[int]
     """Learn all of the ledger again, ham and spam evenly mixed; mail of bulk training in rounds, as `train` does.
 
     mails: for tokens that the ledger does not have. progress: called with numbers of ledger entries, ROUNDS times each.
-    Raises StoreBusy if another process has rebuilt the counts meanwhile, or has begun to.
+    Raises StoreBusy if another process has rebuilt the counts meanwhile, or has begun to, and StoreFull before the disk
+    is full; then what was written is deleted.
     """
     edition = store.new_edition()
     with store.learning():
@@ -62,9 +64,14 @@ def retrain(store: Store, voices: Voices, mails: Mails, progress: Callable[[int]
     rebuilding.take_in(store)
     rebuilding.later_rounds()
     with gc_paused():  # or Python would look for garbage among a million lessons, for seconds, while others wait
-        store.write_beside(edition, rebuilding.state, rebuilding.unwritten())
-        while rebuilding.take_in(store) > FEW:
+        try:
             store.write_beside(edition, rebuilding.state, rebuilding.unwritten())
+            while rebuilding.take_in(store) > FEW:
+                store.write_beside(edition, rebuilding.state, rebuilding.unwritten())
+        except StoreFull:
+            with suppress(StoreError):
+                store.new_edition()  # which deletes what was written: others need the room
+            raise
         with store.learning() as learning:
             if store.generation != generation:
                 raise StoreBusy(f"{store.where}: its counts were rebuilt, or another filter's imported; try again")

@@ -200,7 +200,8 @@ class Store(Ledger, Journal, QuarantineEvents, SenderLists):
     def write_beside(self, edition: int, state: State, some: Rewriting) -> None:
         """Write these words and lessons of a new edition, in many short transactions, between which others learn.
 
-        Tokens of lessons are written for every edition. Raises StoreBusy if another rebuilding has begun since.
+        Tokens of lessons are written for every edition. Raises StoreBusy if another rebuilding has begun since, and
+        StoreFull before the disk is full.
         """
 
     @abstractmethod

@@ -1,5 +1,6 @@
 """All counts written beside those that judge, which they replace in one step; on every store, and noticed by others."""
 
+import shutil
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
@@ -14,11 +15,13 @@ from spamfilter.bayes.labels import Label
 from spamfilter.bayes.likelihoods.soft import Soft
 from spamfilter.bayes.model import State
 from spamfilter.bayes.voices import Voice
-from spamfilter.errors import StoreBusy
+from spamfilter.errors import StoreBusy, StoreFull
 from spamfilter.learning.filter import Filter
+from spamfilter.learning.retraining import retrain
 from spamfilter.learning.transaction import Reading
-from spamfilter.stores import Entry, Learning, Relearnt, Rewriting, Store
+from spamfilter.stores import Entry, Learning, Relearnt, Rewriting, Store, open_store
 from spamfilter.stores.sql import editions
+from tests.faults.databases import small_disk
 from tests.support.made import NOON
 from tests.support.memory_store import KINDS, stored
 
@@ -237,6 +240,26 @@ def test_what_changes_after_it_was_written_is_written_with_the_last_step(opened:
     assert [(entry.id, entry.added) for entry in opened().entries_after(0)] == [
         (1, {}), (2, {}), (3, third.added), (4, {}), (5, {"fields": 2}),
     ]  # fmt: skip
+
+
+def test_a_retraining_without_room_on_the_disk_leaves_it_to_those_who_mark(tmp_path: Path) -> None:
+    words = {b"word%d" % number: 1 for number in range(200_000)}
+    with small_disk(tmp_path / "disk", 40) as disk, closing(open_store(f"sqlite:///{disk}/spamfilter.db")) as store:
+        filter = Filter(store, OLD)
+        filter.learn(Reading(b"first".ljust(16), {"old": words}), "spam", "cli")
+        (disk / "other").write_bytes(bytes(shutil.disk_usage(disk).free - editions.ROOM - 1_000_000))
+        for _ in range(2):  # what the first one has written is not in the way of the second
+            with pytest.raises(
+                StoreFull, match=r"spamfilter\.db: only 1\d\.\d MB are left on its disk, which marks and"
+            ):
+                retrain(store, OLD, {}, lambda told: None)
+            assert shutil.disk_usage(disk).free > editions.ROOM / 2
+        more = {b"more%d" % number: 1 for number in range(50_000)}
+        filter.learn(Reading(b"second".ljust(16), {"old": more}), "ham", "cli")
+        assert filter.verify() == []
+        (disk / "other").unlink()
+        retrain(store, OLD, {}, lambda told: None)
+        assert Filter(store, OLD).verify() == []
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["beside", "at the last step"])

@@ -6,6 +6,7 @@ transactions, between which others learn; the last one has only what was learnt 
 
 from collections.abc import Collection, Iterable, Iterator
 from itertools import islice
+from shutil import disk_usage
 from time import sleep
 from typing import TypeVar
 
@@ -15,7 +16,7 @@ from sqlalchemy.dialects.postgresql import insert as upsert
 from spamfilter.bayes.counts import Counts
 from spamfilter.bayes.labels import LABELS
 from spamfilter.bayes.model import State
-from spamfilter.errors import StoreBusy
+from spamfilter.errors import StoreBusy, StoreFull
 from spamfilter.stores.schema import EDITION, amounts, classes, ledger, tallies, vocabularies, words
 from spamfilter.stores.sql.database import Database
 from spamfilter.stores.sql.queries import put_amounts, put_setting_row, setting, written_over
@@ -25,8 +26,13 @@ BATCH = 5000
 """Rows written, or deleted, in one transaction: a tenth or two of a second of write lock."""
 PAUSE = 0.1
 """Seconds between two batches: SQLite's writers look for the lock as often, and would find it taken for seconds."""
+ROOM = 16 * 2**20
+"""Bytes that a rebuilding leaves free for marks, journal and quarantine: four times what SQLite's log grows to before
+its pages go into the file, without which nothing more can be written, and nothing deleted either."""
 BEGUN = "edition begun"
 """The setting with the number of the newest edition, which judges already or is being written."""
+
+_UNUSED = ("freelist_count", "page_size")
 
 _PUT_WORDS = written_over(upsert(words))
 _OLD_KEY = ("old_edition", "old_voice", "old_word")
@@ -50,15 +56,27 @@ class SqlEditions(Database):
 
     def write_beside(self, edition: int, state: State, some: Rewriting) -> None:
         for batch in _batches(_word_rows(edition, state, some)):
+            self._check_room()
             with self.writing() as connection:
                 _check(connection, edition)
                 _write_words(connection, batch)
         for lessons in _batches(some.lessons):
+            self._check_room()
             with self.writing() as connection:
                 _check(connection, edition)
                 _write_lessons(connection, edition, lessons)
         with self.writing() as connection:
             _forget(connection, edition, some.gone)
+
+    def _check_room(self) -> None:
+        """Raise StoreFull if the disk of SQLite's file, and what is unused in the file, leave less than ROOM."""
+        if self._path is None or (free := disk_usage(self._path.parent).free) >= ROOM:
+            return
+        with self.reading() as connection:
+            pages, size = (connection.exec_driver_sql(f"PRAGMA {name}").scalar_one() for name in _UNUSED)
+        if free + pages * size < ROOM:
+            left = f"only {free / 1e6:.1f} MB are left on its disk, which marks and mail need"
+            raise StoreFull(f"{self.where}: {left}; make room for a second copy of the counts")
 
     def sweep_editions(self) -> None:
         for table in (words, tallies, vocabularies, classes):
