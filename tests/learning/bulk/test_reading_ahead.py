@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -105,6 +106,26 @@ def test_what_a_killed_process_has_not_read_this_one_reads(sent: signal.Signals)
         assert_all_read([*read_ahead(read_or_die, mails(), 2)], mails())
 
 
+@pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGTERM])
+def test_a_process_that_is_killed_while_it_hands_over_is_not_waited_for(sent: signal.Signals) -> None:
+    """As by `timeout`, which ends a whole group of processes, or where memory runs out."""
+    here = os.getpid()
+
+    def die_in_the_midst() -> None:
+        while not any("pipe_write" in thread.read_text() for thread in Path("/proc/self/task").glob("*/wchan")):
+            time.sleep(0.001)
+        os.kill(os.getpid(), sent)
+
+    def read_and_die(item: Mail) -> Reading:
+        if item.name == str(CHUNK) and os.getpid() != here:
+            threading.Thread(target=die_in_the_midst).start()
+            raise InputError("x" * 3 * 10**8)  # which is longer in the pipe than a thread waits for its turn
+        return read(item)
+
+    with ended_tidily():
+        assert_all_read([*read_ahead(read_and_die, mails(), 2)], mails())
+
+
 def test_a_defect_in_a_process_is_raised_here() -> None:
     def broken(item: Mail) -> Reading:
         raise RuntimeError("a defect")
@@ -172,19 +193,22 @@ def test_processes_end_with_their_parent_whatever_ended_it() -> None:
 
 
 INTERRUPTED = """
-import os, signal, threading, time
+import os, signal
 from contextlib import closing
+from multiprocessing.process import BaseProcess
 from tests.learning.bulk.test_reading_ahead import children, mails, read
 from spamfilter.learning.bulk.reading_ahead import read_ahead
 
-def slow(item):
-    time.sleep(0.02)
-    return read(item)
+join = BaseProcess.join
 
+def interrupted(process):
+    os.kill(os.getpid(), signal.SIGINT)
+    join(process)
+
+BaseProcess.join = interrupted
 try:
-    with closing(read_ahead(slow, mails(2000), 2)) as found:
+    with closing(read_ahead(read, mails(2000), 2)) as found:
         next(found)
-        threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT)).start()
 except KeyboardInterrupt:
     print("interrupted", children(), flush=True)
 """
