@@ -42,7 +42,7 @@ class MarkResult:
     refused: str = ""
 
     def teaches(self, label: Label) -> bool:
-        """Whether its mark has changed what the filter says, and not only who has said so."""
+        """Whether its mark has changed the counts, and not only the author of the learning."""
         return self.marked is not None and self.marked.change.changed and self.marked.change.was != label
 
 

@@ -6,7 +6,6 @@ that user alone. While the database cannot be written, none is sent, and after a
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -98,13 +97,15 @@ def new_digests(settings: Settings, store: Store) -> list[Digest]:
             ours = plain and address.rpartition("@")[2] in domains and address not in nobody
             if recipient not in known and ours:
                 told.setdefault(address, []).append(recipient)
-        # The journal names one rule, whoever else blocks the sender.
+        # Each recipient's rules are looked up, because the journal names the rule of one recipient only.
         if asked := [*told.keys() & blocking]:
-            with suppress(InputError):  # it is gone by now
+            try:
                 origin = Origin(kept.read(mail), mailbox_of(mail.sender), "")
-                for address, use in zip(asked, lists.uses(origin, asked, datetime.now(UTC)), strict=True):
-                    if use is not None:
-                        del told[address]
+            except InputError:
+                continue  # the mail was deleted or delivered since the list was made
+            for address, use in zip(asked, lists.uses(origin, asked, datetime.now(UTC)), strict=True):
+                if use is not None:
+                    del told[address]
         words = spam_words(store.find_journal(mail.id) if told else None)
         for address, recipients in told.items():
             listed = Listed(mail.id, mail.at, mail.shown_sender, mail.subject, words, recipients)

@@ -42,7 +42,7 @@ SIZE = 2**37
 LEAST = 2**28
 """Bytes of address space, which a process of 64 bits has a thousand times: for the counts of two billion words, and for
 those that replace them. Where the system gives no more than its memory (vm.overcommit_memory = 2), or a limit is set,
-half as much is asked for, and again, down to LEAST: for some million words. What is taken is half of what there is."""
+half as much is asked for, and again, down to LEAST: for some million words. As much again stays free."""
 MAP_NORESERVE = 0x4000
 """The flag of mmap(2) by which only memory that is used counts; Python 3.11 has no name for it."""
 HEAD = struct.Struct("qI")
