@@ -24,7 +24,10 @@ for _ in range(int(sys.argv[3])):
     client.close()
     there.recv(1)
 """
-_LIGHT = "import click, spamfilter.cli, spamfilter.commands.mark, spamfilter.system.ids, spamfilter.mail.mailboxes\n"
+_LIGHT = """
+import click, concurrent.futures.thread
+import spamfilter.cli, spamfilter.commands.mark, spamfilter.mail.mailboxes, spamfilter.system.ids
+"""
 _WHOLE = (
     _LIGHT
     + """
