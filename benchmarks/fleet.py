@@ -12,11 +12,13 @@ writers' lock, one statement that adds 900 words, one row of the ledger, by the 
 at the words before, without which nothing can be judged. No program that keeps its counts so is faster on this machine.
 
     pip install -e '.[postgresql]'; apt-get install postgresql
-    python benchmarks/fleet.py [--writers N] [--seconds N] [--followers N ...] [--pace N] [--result FILE]
+    python benchmarks/fleet.py [--writers N] [--seconds N] [--followers N ...] [--pace N] [--entries N] [--result FILE]
 
 Load of the database: processor seconds of PostgreSQL's processes for each second on the clock, and milliseconds of
 processor for a learning, followers included. On a machine with other work these are what can be compared; learnings a
 second, and lags, are then only bounds. Errors are writers who waited for 10 seconds: their users would try again.
+
+With --entries 1000000 two rows more have a ledger that is old already; to write it takes ten minutes.
 """
 
 import argparse
@@ -35,6 +37,7 @@ from pathlib import Path
 
 import psycopg
 from results import write_result
+from retraining import fill
 
 from spamfilter.bayes.likelihoods import LIKELIHOODS
 from spamfilter.bayes.voices import Voice, Voices
@@ -176,49 +179,50 @@ def database_seconds(server: postgresql.Server) -> float:
     return total / TICKS
 
 
-def measure(server: postgresql.Server, writers: int, pace: float, followers: int, seconds: float) -> str:
+def measure(server: postgresql.Server, url: str, writers: int, pace: float, followers: int, seconds: float) -> str:
     """A row of the table. pace: of all writers together."""
-    with server.database() as url:
-        stop, stop_following = spawn.Event(), spawn.Event()
-        learnt, followed = spawn.Queue(), spawn.Queue()
-        processes = min(followers, PROCESSES)
-        following = [
-            spawn.Process(target=follow, args=(url, (followers + at) // processes, stop_following, followed))
-            for at in range(processes)
-        ]
-        writing = [
-            spawn.Process(target=write, args=(url, number, pace / writers, stop, learnt)) for number in range(writers)
-        ]
-        with closing(open_store(url)) as store:
-            Filter(store, VOICES, whole=False)
-            for process in following:
-                process.start()
-            connected(server, url, followers)
-            for process in writing:
-                process.start()
-            while store.state({}).last < writers:
-                time.sleep(0.05)
-            first, clock, load = store.state({}).last, time.monotonic(), database_seconds(server)
-            time.sleep(seconds)
-            number, taken = store.state({}).last - first, time.monotonic() - clock
-            used = database_seconds(server) - load
-            stop.set()
-            counts = [learnt.get() for _ in writing]
-            stop_following.set()
-            seen = [followed.get() for _ in following]
-            for process in writing + following:
-                process.join()
-            total = store.state({}).last
-            assert sum(count for count, *_ in counts) == total
-            wrong = Filter(store, VOICES).verify()
-            assert wrong == [], wrong
+    stop, stop_following = spawn.Event(), spawn.Event()
+    learnt, followed = spawn.Queue(), spawn.Queue()
+    processes = min(followers, PROCESSES)
+    following = [
+        spawn.Process(target=follow, args=(url, (followers + at) // processes, stop_following, followed))
+        for at in range(processes)
+    ]
+    writing = [
+        spawn.Process(target=write, args=(url, number, pace / writers, stop, learnt)) for number in range(writers)
+    ]
+    with closing(open_store(url)) as store:
+        Filter(store, VOICES, whole=False)
+        before = store.state({}).last
+        for process in following:
+            process.start()
+        connected(server, url, followers)
+        for process in writing:
+            process.start()
+        while store.state({}).last < before + writers:
+            time.sleep(0.05)
+        first, clock, load = store.state({}).last, time.monotonic(), database_seconds(server)
+        time.sleep(seconds)
+        number, taken = store.state({}).last - first, time.monotonic() - clock
+        used = database_seconds(server) - load
+        stop.set()
+        counts = [learnt.get() for _ in writing]
+        stop_following.set()
+        seen = [followed.get() for _ in following]
+        for process in writing + following:
+            process.join()
+        total = store.state({}).last - before
+        assert sum(count for count, *_ in counts) == total
+        wrong = Filter(store, VOICES).verify()
+        assert wrong == [], wrong
     assert all(one == total for _, each, *_ in seen for one in each), "a follower has not seen every entry"
     deadlocks = server.execute("SELECT sum(deadlocks) FROM pg_stat_database")[0][0]
     lags = [lag for some, *_ in seen for lag in some]
     writer = 1000 * sum(one for *_, one in counts) / total
     looks = 1000 * sum(one for *_, one, _ in seen) / max(sum(one for *_, one in seen), 1)
+    wanted = f"{pace:.0f}" if pace else "as fast as they can"
     return (
-        f"| {writers} | {f'{pace:.0f}' if pace else 'as fast as they can'} | {followers} | {number / taken:.0f} |"
+        f"| {before:,} | {writers} | {wanted} | {followers} | {number / taken:.0f} |"
         f" {sum(errors for _, errors, _ in counts)}, {deadlocks} | {lag_text(lags)} | {used / taken:.2f} |"
         f" {1000 * used / max(number, 1):.1f} | {writer:.1f} |"
         f" {f'{looks:.1f}' if seen else '-'} |"
@@ -260,11 +264,11 @@ def lag_text(lags: Sequence[float]) -> str:
 
 def table(rows: Iterable[str]) -> str:
     head = (
-        "| writers | learnings a second asked for | followers | learnings a second | errors, deadlocks | lag, median |"
-        " 99 % | worst | processors of the database | its ms a learning | writer's ms a learning |"
-        " follower's ms a look |"
+        "| entries of the ledger before | writers | learnings a second asked for | followers | learnings a second |"
+        " errors, deadlocks | lag, median | 99 % | worst | processors of the database | its ms a learning |"
+        " writer's ms a learning | follower's ms a look |"
     )
-    return "\n".join([head, "|---" * 12 + "|", *rows, ""])
+    return "\n".join([head, "|---" * 13 + "|", *rows, ""])
 
 
 def bare_table(rows: Iterable[str]) -> str:
@@ -277,6 +281,7 @@ def main() -> None:
     parser.add_argument("--writers", type=int, default=8)
     parser.add_argument("--seconds", type=float, default=20.0, help="of each row")
     parser.add_argument("--followers", type=int, nargs="*", default=[2, 10, 50, 100, 200])
+    parser.add_argument("--entries", type=int, default=0, help="of the ledger, before two rows more")
     parser.add_argument("--pace", type=float, default=10.0, help="learnings a second beside followers")
     parser.add_argument("--result", type=Path, help="write the table to this file, too")
     arguments = parser.parse_args()
@@ -286,8 +291,17 @@ def main() -> None:
         server.options += ["-c", f"max_connections={2 * max([50, *arguments.followers]) + 50}"]
         server.start()
         for followers, pace in [(0, 0.0), *((number, arguments.pace) for number in arguments.followers)]:
-            rows.append(measure(server, arguments.writers, pace, followers, arguments.seconds))
+            with server.database() as url:
+                rows.append(measure(server, url, arguments.writers, pace, followers, arguments.seconds))
             print(rows[-1], file=sys.stderr, flush=True)
+        if arguments.entries:
+            with server.database() as url:
+                with closing(open_store(url)) as store:
+                    Filter(store, VOICES, whole=False)
+                    fill(store, arguments.entries)
+                for followers, pace in [(0, 0.0), (10, arguments.pace)]:
+                    rows.append(measure(server, url, arguments.writers, pace, followers, arguments.seconds))
+                    print(rows[-1], file=sys.stderr, flush=True)
         bare = [measure_bare(server, arguments.writers, look, arguments.seconds) for look in (False, True)]
     finally:
         server.remove()
