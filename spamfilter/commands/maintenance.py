@@ -177,6 +177,8 @@ def retrain(file: Path | None, folders: tuple[Path, ...], as_json: bool) -> None
 def backup(file: Path | None, target: Path) -> None:
     """Copy the database into a new file while the relay runs. PostgreSQL is backed up by pg_dump.
 
+    No file is made if a quick check finds the database damaged.
+
     Example: spamfilter backup /var/backups/spamfilter-monday.db
     """
     settings = settings_of(file)

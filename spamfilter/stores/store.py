@@ -282,7 +282,10 @@ class Store(Ledger, Journal, QuarantineEvents, SenderLists):
 
     @abstractmethod
     def backup(self, target: Path) -> None:
-        """Write a consistent copy to a new file; others may read and write meanwhile."""
+        """Write a consistent copy to a new file; others may read and write meanwhile.
+
+        Raises StoreDamaged, and makes no file, where a quick check finds damage.
+        """
 
     @abstractmethod
     def size(self) -> int:

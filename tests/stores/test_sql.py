@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from sqlalchemy import event
 
-from spamfilter.errors import CountError, StoreError
+from spamfilter.errors import CountError, StoreDamaged, StoreError
 from spamfilter.learning.filter import Filter
 from spamfilter.stores import open_store
 from spamfilter.stores.schema import HEAD
@@ -133,6 +133,18 @@ def test_a_backup_overwrites_nothing(path: Path, tmp_path: Path) -> None:
     with opened(path) as store, pytest.raises(StoreError, match="precious: exists already"):
         store.backup(target)
     assert target.read_text() == "precious"
+
+
+def test_a_damaged_database_is_not_taken_for_a_backup(path: Path, tmp_path: Path) -> None:
+    """Pages in its middle, at which no command that runs every day may look."""
+    with opened(path) as store:
+        trained(store, 200)
+    with path.open("r+b") as file:
+        file.seek(path.stat().st_size // 2 // 4096 * 4096)
+        file.write(b"\xa5" * 4 * 4096)
+    with opened(path) as store, pytest.raises(StoreDamaged, match=r"store\.db: .*; move it away .* a backup in its"):
+        store.backup(tmp_path / "copy.db")
+    assert not [*tmp_path.glob("*copy.db*")]
 
 
 def test_a_backup_into_a_missing_folder_names_the_target(path: Path, tmp_path: Path) -> None:

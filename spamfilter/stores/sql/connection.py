@@ -166,6 +166,10 @@ def file_errors(where: str) -> Iterator[None]:
         raise StoreError(f"{where}: {error.strerror or error}") from error
 
 
+def damaged(where: str, reason: str) -> StoreDamaged:
+    return StoreDamaged(f"{where}: {reason}; move it away with its -wal and -shm, and put a backup in its place")
+
+
 def _meant(where: str, error: BaseException | None) -> StoreError:
     if not isinstance(error, sqlite3.Error):
         from spamfilter.stores.sql.postgresql import meant
@@ -175,7 +179,7 @@ def _meant(where: str, error: BaseException | None) -> StoreError:
     if code == sqlite3.SQLITE_CONSTRAINT_CHECK:  # the tables' only checks are that no count is below zero
         return CountError(f"{where}: {reason}: the counts do not hold what was to be taken away")
     if code & 0xFF in DAMAGED:
-        return StoreDamaged(f"{where}: {reason}; move it away with its -wal and -shm, and put a backup in its place")
+        return damaged(where, reason)
     if hint := DISK.get(code & 0xFF):
         return StoreFull(f"{where}: {reason}; {hint}")
     if "readonly database" in reason:

@@ -29,7 +29,7 @@ from sqlalchemy import (
 
 from spamfilter.errors import StoreError
 from spamfilter.stores.schema import HEAD, metadata
-from spamfilter.stores.sql.connection import connect, file_errors, file_of, forbidden, place_of, store_errors
+from spamfilter.stores.sql.connection import connect, damaged, file_errors, file_of, forbidden, place_of, store_errors
 from spamfilter.system.batches import batches
 from spamfilter.system.file_access import whole_file
 
@@ -160,6 +160,10 @@ class Database:
             assert isinstance(source, sqlite3.Connection)
             source.backup(copy)
             copy.execute("PRAGMA journal_mode = DELETE")  # so that the copy is one file
+            with store_errors(self.where):  # a damaged page is copied as it is
+                (found,) = copy.execute("PRAGMA quick_check(1)").fetchone()
+            if found != "ok":
+                raise damaged(self.where, found.replace("\n", " "))
 
     def size(self) -> int:
         if self._path is None:
