@@ -5,11 +5,13 @@ clock by at most STEP from look to look, and of several hosts by no more than of
 where the clock is behind it, by the clock. While the disk is full, the relay keeps that time in memory, by the same
 steps: what expires makes room. Nothing expires within GRACE_SECONDS of a start. A mail in quarantine is deleted at the
 second of two looks that both find it too old, EXPIRE_EVERY apart, and never more than a tenth of the quarantine at
-once.
+once. A mail that is new since the last look, but whose name is older than that, came while the clock was behind, and is
+dated anew once the clock is right.
 """
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -37,14 +39,18 @@ LEAP = timedelta(days=1)
 """Difference between the clock and the latest time seen that is said."""
 CANARY_KEPT = timedelta(days=1)
 """Time for which ledger entries of probes are kept: longer than any process needs to read the ledger."""
+EARLIEST = datetime(2026, 1, 1, tzinfo=UTC)
+"""No relay has run before: a clock that says less was not set yet, as after a boot without a battery. If what it says
+were noted as the latest time at the very first start, nothing would expire for years."""
 SEEN = "latest_time"
 """The name of the database's setting with the latest time seen."""
 
 
 def latest_time(store: Store) -> datetime | None:
-    """The latest time that a relay has seen at a look; None before the first start."""
-    seen = store.get_setting(SEEN)
-    return datetime.fromisoformat(seen) if isinstance(seen, str) else None
+    """The latest time that a relay has seen at a look; None before the first start with a clock that is set."""
+    noted = store.get_setting(SEEN)
+    seen = datetime.fromisoformat(noted) if isinstance(noted, str) else None
+    return seen if seen is not None and seen >= EARLIEST else None
 
 
 def begin(store: Store) -> None:
@@ -59,7 +65,7 @@ def known_time(store: Store, now: datetime) -> datetime:
     if seen is None:
         judged = [entry.at for entry in store.search(Wanted(), 1)]
         learnt = [last for _, last in store.times_of_sources().values()]
-        seen = max((*judged, *learnt), default=now)
+        seen = max((at for at in (*judged, *learnt) if at >= EARLIEST), default=now)
     return min(now, seen)
 
 
@@ -75,6 +81,9 @@ class Expiry:
         self._quarantine = Quarantine(quarantine, store)
         self._settings = settings
         self._noted: frozenset[str] | None = None
+        self._known: frozenset[str] | None = None
+        with suppress(OSError):  # the looks say it
+            self._known = self._quarantine.names()
         self._warned_ahead: bool | None = None
         self._seen: datetime | None = None
         self._unnoted: datetime | None = None
@@ -116,6 +125,11 @@ class Expiry:
     def _mails(self, now: datetime) -> None:
         days = self._settings().verdict.quarantine_days
         before = now - timedelta(days=days)
+        if self._seen is not None and self._seen - now < LEAP and now >= EARLIEST:  # else the clock is behind now
+            wrong = self._seen - STEP - LEAP
+            if self._known is not None and (number := self._quarantine.date_anew(wrong, now, self._known)):
+                log.warning("quarantine: %d mails came while the clock was behind; they count as new", number)
+            self._known = self._quarantine.names()
         noted, self._noted = self._noted, frozenset(path.name for path in self._quarantine.older(before))
         if noted is not None and (number := self._quarantine.expire(before, now, noted)):
             log.info("quarantine: %d expired mails deleted", number)

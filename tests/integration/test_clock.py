@@ -149,3 +149,21 @@ def test_a_relay_that_was_off_for_long_catches_up(aging: Aging) -> None:
     aging.calendar.set(datetime(2026, 3, 10, tzinfo=UTC))
     with aging.relay.run():
         wait_until(lambda: (aging.kept(), aging.journalled()) == (0, 0), "the expiry")
+
+
+def test_mail_that_comes_while_the_clock_is_behind_is_kept_as_long_as_any(aging: Aging) -> None:
+    """As after a boot without a battery for the clock, until the time comes from the network."""
+    with aging.relay.run():
+        aging.calendar.set(START + timedelta(hours=5))
+        aging.await_looks(START + timedelta(hours=5))
+    aging.calendar.set(datetime(1970, 1, 1, 0, 1, tzinfo=UTC))
+    with aging.relay.run():
+        aging.fill()
+        aging.calendar.set(now := START + timedelta(hours=6))
+        aging.await_looks(now)
+        aging.calendar.set(now := START + timedelta(hours=11))
+        aging.await_looks(now)
+        assert aging.kept() == KEPT
+        assert f"quarantine: {KEPT} mails came while the clock was behind; they count as new" in aging.relay.log()
+        listed = aging.relay.command("quarantine", "list").stdout
+        assert listed.count(f" {START.date()} ") == KEPT

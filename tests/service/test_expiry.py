@@ -13,7 +13,7 @@ from spamfilter.config.settings import Settings
 from spamfilter.errors import StoreBusy, StoreFull
 from spamfilter.learning.filter import Filter
 from spamfilter.relay.next_hops import Maildir
-from spamfilter.relay.quarantine.quarantine import MOST_EXPIRED
+from spamfilter.relay.quarantine.quarantine import MOST_EXPIRED, Quarantine
 from spamfilter.service import expiry
 from spamfilter.service.expiry import STEP, Expiry, begin, known_time, latest_time
 from spamfilter.stores import JournalEntry, Rule, Store, open_store
@@ -255,3 +255,33 @@ def test_a_clock_that_is_wrong_is_said_once(
         look()
     said = [record.getMessage().partition(" the latest")[0] for record in caplog.records]
     assert said == ["the clock is 300 days ahead of", "the clock is 301 days behind"]
+
+
+def test_only_mail_that_is_new_is_dated_anew_once_the_clock_is_right(tmp_path: Path, clock: type[Clock]) -> None:
+    kept(tmp_path, 1, timedelta(days=20))
+    looking = looks(tmp_path, MemoryStore())
+    clock.at = NOON - 400 * DAY
+    looking.look()
+    kept(tmp_path, 2, timedelta(days=400))
+    looking.look()
+    clock.at = NOON + timedelta(hours=1)
+    for _ in range(3):
+        looking.look()
+    assert {mail.at.date() for mail in Quarantine(tmp_path).mails()} == {(NOON - 20 * DAY).date(), NOON.date()}
+    assert left(tmp_path) == 3
+
+
+def test_a_clock_that_was_not_set_at_the_very_first_start_holds_up_no_expiry(
+    tmp_path: Path, clock: type[Clock]
+) -> None:
+    store = MemoryStore()
+    clock.at = datetime(1970, 1, 1, 0, 1, tzinfo=UTC)
+    looking = looks(tmp_path, store)
+    store.write_journal([journal_entry(id="unset", at=clock.at)])
+    kept(tmp_path, 1, NOON - clock.at)
+    looking.look()
+    clock.at = NOON
+    for _ in range(3):
+        looking.look()
+    assert latest_time(store) == NOON
+    assert left(tmp_path) == 1

@@ -138,10 +138,20 @@ def flags_of(path: Path) -> str:
     return path.name.partition(FLAGS)[2]
 
 
+def unflagged(path: Path) -> str:
+    """The name of a file, which stays the same while its flags change."""
+    return path.name.partition(FLAGS)[0]
+
+
+def dated(path: Path, at: datetime) -> Path:
+    """The path of a file by whose name the mail came at this moment."""
+    return path.with_name(re.sub(r"^[0-9]+", str(int(at.timestamp())), path.name))
+
+
 def flagged(path: Path) -> Path:
     """The path of a file with the flag PASSED."""
     flags = "".join(sorted({*flags_of(path), PASSED}))
-    return path.parent.parent / "cur" / (path.name.partition(FLAGS)[0] + FLAGS + flags)
+    return path.parent.parent / "cur" / (unflagged(path) + FLAGS + flags)
 
 
 def move(path: Path, to: Path) -> None:

@@ -24,7 +24,17 @@ from spamfilter.relay.envelope_paths import mailbox_of
 from spamfilter.relay.next_hops import NextHop
 from spamfilter.relay.next_hops.maildir import Maildir, unwrapped, wrapped
 from spamfilter.relay.quarantine.history import event_text, other_host, settled_for, state_of
-from spamfilter.relay.quarantine.kept_mail import Quarantined, came, is_ours, looked_at, named, written
+from spamfilter.relay.quarantine.kept_mail import (
+    Quarantined,
+    came,
+    dated,
+    is_ours,
+    looked_at,
+    move,
+    named,
+    unflagged,
+    written,
+)
 from spamfilter.relay.quarantine.release import Released, hand_over, keep_for
 from spamfilter.stores import JournalEntry, QuarantineEvent, Store
 from spamfilter.system.ids import id_in
@@ -170,6 +180,26 @@ class Quarantine:
     def older(self, before: datetime) -> list[Path]:
         """The files of mails from before this moment."""
         return [path for path in self._files("new", "cur") if came(path) < before and is_ours(path)]
+
+    def names(self) -> frozenset[str]:
+        """The names of all files, without their flags."""
+        return frozenset(map(unflagged, self._files("new", "cur")))
+
+    def date_anew(self, before: datetime, now: datetime, known: Collection[str]) -> int:
+        """Give mails this time, as if they came now, whose names are from before a moment and not among those known.
+
+        Returns their number. Raises StoreBusy during a release.
+        """
+        if not self.path.exists():
+            return 0
+        number = 0
+        with self._locked():
+            for path in self.older(before):
+                if unflagged(path) not in known:
+                    with suppress(OSError):  # of this file alone, as with chattr +i, or where a mail program moved it
+                        move(path, dated(path, now))
+                        number += 1
+        return number
 
     def expire(self, before: datetime, now: datetime, noted: Collection[str] | None = None, by: str = "") -> int:
         """Delete mails from before this moment, and abandoned files in tmp; returns the number of mails.
