@@ -3,6 +3,7 @@
 import os
 import pwd
 import tomllib
+from functools import cache
 from pathlib import Path
 
 from spamfilter.errors import ConfigError
@@ -65,12 +66,19 @@ def config_file(named: Path | None = None) -> Path | None:
     return SYSTEM_FILE if SYSTEM_FILE.exists() else None
 
 
+@cache
+def _from_pipe(file: Path) -> str:
+    """What came through a pipe. A command asks several times for the configuration, and the second time it is empty."""
+    return file.read_text(encoding="utf-8")
+
+
 def values_of(file: Path | None) -> dict[str, object]:
     """The values of a configuration file, unchecked. Raises ConfigError if it cannot be read or is not TOML."""
     if file is None:
         return {}
     try:
-        return tomllib.loads(file.read_text(encoding="utf-8").removeprefix(BOM))
+        text = _from_pipe(file) if file.is_fifo() else file.read_text(encoding="utf-8")
+        return tomllib.loads(text.removeprefix(BOM))
     except OSError as error:
         raise ConfigError(f"{file}: {error.strerror}") from error
     except UnicodeDecodeError as error:

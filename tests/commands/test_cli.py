@@ -922,6 +922,19 @@ def test_the_module_runs_as_a_program_without_a_traceback(shell: Shell) -> None:
     assert wrong.stderr == b"spamfilter: none.eml: not a file, a folder or an id (26 letters and digits)\n"
 
 
+def test_a_configuration_from_a_pipe_counts_for_all_of_a_command(shell: Shell) -> None:
+    """As `--config <(decrypt spamfilter.toml)`: a mark must not go into the database of the defaults."""
+    ours, its = os.pipe()
+    os.write(its, f"[store]\nurl = 'sqlite:///{shell.folder}/other.db'\n".encode())
+    os.close(its)
+    command = [sys.executable, "-m", "spamfilter", "--config", f"/dev/fd/{ours}", "mark-spam", "-"]
+    try:
+        done = subprocess.run(command, input=mail(), capture_output=True, pass_fds=[ours], check=False, timeout=60)
+    finally:
+        os.close(ours)
+    assert (done.returncode, [file.name for file in shell.folder.glob("*.db")]) == (0, ["other.db"])
+
+
 def test_a_file_name_cannot_move_the_cursor(shell: Shell) -> None:
     file = shell.folder / "a\x1b[2J.eml"
     file.write_bytes(mail())
