@@ -71,6 +71,7 @@ class _Commands(CommandGroup):
             sys.exit(130)
 
     def main(self, *args: Any, **more: Any) -> Any:
+        os.umask(os.umask(0o077) & 0o077)  # one like 0177, for files alone, would close our folders to ourselves
         try:
             return super().main(*args, **more)
         except OSError as error:  # but of a pipe that its reader has closed: there click exits quietly

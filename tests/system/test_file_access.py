@@ -47,6 +47,14 @@ def folder() -> Iterator[Path]:
         yield made
 
 
+@pytest.fixture
+def closed_to_the_owner() -> Iterator[None]:
+    """A umask that removes rights of the owner, too, as UMask=0177 of a unit does."""
+    before = os.umask(0o277)
+    yield
+    os.umask(before)
+
+
 def modes(folder: Path) -> dict[str, int]:
     return {str(path.relative_to(folder)): stat.S_IMODE(path.lstat().st_mode) for path in folder.rglob("*")}
 
@@ -56,6 +64,14 @@ def command(state: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
     environment = {**os.environ, "STATE_DIRECTORY": str(state), "PYTHONPATH": str(Path(__file__).parents[2])}
     words = [sys.executable, "-m", "spamfilter", *arguments]
     return subprocess.run(words, env=environment, capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.mark.usefixtures("closed_to_the_owner")
+def test_no_umask_takes_rights_of_the_owner(tmp_path: Path) -> None:
+    (tmp_path / "x.eml").write_text("Subject: x\n\nwords of a mail\n")
+    assert command(tmp_path / "state", "train", "--ham", str(tmp_path / "x.eml")).returncode == 0
+    found = modes(tmp_path)
+    assert (found["state"], found["state/spamfilter.db"]) == (0o700, 0o600)
 
 
 @pytest.mark.usefixtures("open_to_all")
