@@ -224,9 +224,11 @@ def has_store(settings: "Settings") -> bool:
 
 def status_of_relay(settings: "Settings", place: str) -> dict[str, Any] | None:
     """The status of a relay on this host that learns into the database of this place; None if there is none."""
+    from spamfilter.stores.sql.connection import same_place
+
     with suppress(NoRelay, SpamfilterError), closing(SocketClient(settings.socket_path())) as client:
         status = client.ask({"command": "status"})
-        return status if status["database"] == place else None
+        return status if same_place(status["database"], place) else None
     return None
 
 

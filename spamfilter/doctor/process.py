@@ -8,7 +8,7 @@ from typing import Any
 from spamfilter import __version__
 from spamfilter.doctor.examination import CLOSED, OPEN, Examination, Finding, NotTried, failed, ok, warning
 from spamfilter.errors import Refused, StoreError
-from spamfilter.stores.sql.connection import place_of
+from spamfilter.stores.sql.connection import place_of, same_place
 from spamfilter.system.file_access import ANYBODY, may, user_named
 from spamfilter.system.paths import LONGEST_SOCKET
 
@@ -52,7 +52,7 @@ def _stale(examined: Examination, status: dict[str, Any]) -> Iterator[tuple[str,
     if status["version"] != __version__:
         yield f"runs version {status['version']}; this program is {__version__}", RESTART
     with suppress(StoreError):
-        if status["database"] != (database := place_of(examined.settings.store_url())):
+        if not same_place(status["database"], database := place_of(examined.settings.store_url())):
             yield f"uses the database {status['database']}; the configuration names {database}", advice
     if theirs != ours:
         named = [file or "no configuration file" for file in (theirs, ours)]

@@ -251,6 +251,10 @@ def test_a_database_is_not_moved_from_under_a_running_relay(tmp_path: Path) -> N
     with relay(tmp_path / "relay") as server:
         moved = server.command("migrate", "--to", f"sqlite:///{tmp_path}/moved.db")
         assert (moved.returncode, "a relay learns into it; stop it first" in moved.stderr) == (2, True)
+        (link := tmp_path / "link").symlink_to(server.state)
+        by_link = ("migrate", "--from", f"sqlite:///{link}/spamfilter.db", "--to", f"sqlite:///{tmp_path}/moved.db")
+        moved = server.command(*by_link)
+        assert (moved.returncode, "a relay learns into it; stop it first" in moved.stderr) == (2, True)
     assert not (tmp_path / "moved.db").exists()
     assert server.command("migrate", "--to", f"sqlite:///{tmp_path}/moved.db").returncode == 0
 

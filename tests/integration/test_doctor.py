@@ -407,6 +407,17 @@ def test_a_relay_that_still_uses_another_database_is_stale() -> None:
         assert code == 2
 
 
+def test_a_database_that_is_named_by_a_link_is_that_of_the_relay() -> None:
+    with installation() as there:
+        link, config = there.server.state.parent / "link", there.server.config
+        link.symlink_to(there.server.state)
+        url = f"sqlite:///{link}/{there.database.name}"
+        config.write_text(config.read_text() + f'\n[store]\nurl = "{url}"\n')
+        _, answer = there.doctor()
+        assert "uses the database" not in str(answer["lines"])
+        assert "following" not in answer["not_tried"]
+
+
 def test_another_configuration_than_that_of_the_relay_is_named_with_the_way_to_read_that() -> None:
     with installation() as there:
         config = there.server.config

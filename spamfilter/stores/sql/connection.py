@@ -122,6 +122,11 @@ def place_of(url: str) -> str:
     return f"postgresql://{host}{f':{parts.port}' if parts.port else ''}/{parts.database or ''}"
 
 
+def same_place(one: str, other: str) -> bool:
+    """Whether two names of `place_of` are of one store, whose path may lead through symbolic links."""
+    return os.path.realpath(one) == os.path.realpath(other)
+
+
 def has_password(url: str) -> bool:
     """Whether the URL has a password, which then may get into logs and lists of processes. Raises StoreError."""
     place_of(url)
