@@ -11,7 +11,7 @@ from sqlalchemy import select
 
 from spamfilter.bayes.likelihoods.bernoulli import Bernoulli
 from spamfilter.bayes.voices import Voice
-from spamfilter.errors import StoreBusy, StoreError
+from spamfilter.errors import StoreBusy, StoreDamaged, StoreError
 from spamfilter.learning.filter import Filter
 from spamfilter.mail.message import parse
 from spamfilter.stores import QuarantineEvent, Rule, Store, migration, open_store
@@ -169,3 +169,16 @@ def test_a_server_that_crashes_meanwhile_has_nothing_of_it(old: str) -> None:
             assert rows(url) == rows(old)
     finally:
         crashing.remove()
+
+
+def test_a_damaged_old_database_is_named_and_not_the_new_one(tmp_path: Path) -> None:
+    path = tmp_path / "old.db"
+    with closing(open_store(f"sqlite:///{path}")) as store:
+        filter = Filter(store, VOICES)
+        for number in range(300):
+            filter.learn(filter.read(parse(mail(f"Cheap pills {number}", name=str(number)))), "spam", "cli")
+    with path.open("r+b") as file:
+        file.seek(path.stat().st_size // 2 // 4096 * 4096)
+        file.write(b"\xa5" * 8 * 4096)
+    with pytest.raises(StoreDamaged, match=r"^\S*/old\.db: "):
+        moving.move(f"sqlite:///{path}", f"sqlite:///{tmp_path}/new.db", lambda _: None)

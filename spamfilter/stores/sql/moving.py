@@ -5,7 +5,7 @@ of the old one; nobody writes to the old one meanwhile, and it is not changed.
 """
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from typing import Any
 
@@ -14,7 +14,7 @@ from sqlalchemy.types import TypeEngine
 
 from spamfilter.errors import StoreError
 from spamfilter.stores.schema import HEAD, PackedTokens, metadata
-from spamfilter.stores.sql.connection import file_of
+from spamfilter.stores.sql.connection import file_of, store_errors
 from spamfilter.stores.sql.database import Database
 from spamfilter.stores.sql.dialects import keep_last_id, last_id
 
@@ -40,7 +40,10 @@ def move(source: str, target: str, moved: Callable[[int], None]) -> dict[str, in
         new.revision()  # raises for a database of another program
         with old.writing(migrating=True) as reader, new.writing(migrating=True) as writer:
             _prepare(new, writer)
-            return {table.name: _copy(table, reader, writer, new.where, moved) for table in metadata.sorted_tables}
+            return {
+                table.name: _copy(table, reader, old.where, writer, new.where, moved)
+                for table in metadata.sorted_tables
+            }
 
 
 def _prepare(new: Database, writer: Connection) -> None:
@@ -55,15 +58,16 @@ def _prepare(new: Database, writer: Connection) -> None:
             raise StoreError(f"{new.where}: is not empty, there are rows in {table.name}; name an empty database")
 
 
-def _copy(table: Table, reader: Connection, writer: Connection, where: str, moved: Callable[[int], None]) -> int:
+def _copy(
+    table: Table, reader: Connection, source: str, writer: Connection, where: str, moved: Callable[[int], None]
+) -> int:
     plain = _plain(table)
     rows = sum_read = 0
-    with _all_rows(reader, plain) as all_rows:
-        for batch in all_rows.partitions(BATCH):
-            writer.execute(plain.insert(), [dict(row._mapping) for row in batch])
-            rows += len(batch)
-            sum_read += sum(map(_hash, batch))
-            moved(len(batch))
+    for batch in _batches(reader, plain, source):
+        writer.execute(plain.insert(), [dict(row._mapping) for row in batch])
+        rows += len(batch)
+        sum_read += sum(map(_hash, batch))
+        moved(len(batch))
     if table.autoincrement_column is not None and (last := last_id(reader, table)):
         keep_last_id(writer, table, last)
     with _all_rows(writer, plain) as all_rows:
@@ -71,6 +75,12 @@ def _copy(table: Table, reader: Connection, writer: Connection, where: str, move
     if sum_written % _MODULUS != sum_read % _MODULUS:
         raise StoreError(f"{where}: {table.name} has not the rows that were written; nothing was moved")
     return rows
+
+
+def _batches(reader: Connection, table: Table, source: str) -> Iterator[Sequence[Row[Any]]]:
+    """The rows of the old database, whose damage is not that of the new one."""
+    with store_errors(source), _all_rows(reader, table) as all_rows:
+        yield from all_rows.partitions(BATCH)
 
 
 def _plain(table: Table) -> Table:
