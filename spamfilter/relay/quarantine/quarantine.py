@@ -194,8 +194,8 @@ class Quarantine:
             return 0
         number = 0
         with self._locked():
-            for path in self.older(before):
-                if unflagged(path) not in known:
+            for path in [*self._files("new", "cur")]:
+                if came(path) < before and unflagged(path) not in known and is_ours(path):
                     with suppress(OSError):  # of this file alone, as with chattr +i, or where a mail program moved it
                         move(path, dated(path, now))
                         number += 1
