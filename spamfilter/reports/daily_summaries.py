@@ -310,8 +310,8 @@ def keep(store: Store, now: datetime, entries_before: datetime) -> int:
         made = whole if whole and whole.entries >= number else of_period(store, begin, end, number)
         if going:
             made.marked = marks(store, begin, end).get(day, Counter())
-            if store.journal_days(day, day).get(day, 0) < number:
-                continue  # another relay deletes the entries, and has kept the marks before
+        if store.journal_days(day, day).get(day, 0) < number:
+            continue  # another relay, which may keep entries for less time, deletes them; it has kept the day before
         made.store_bytes = made.store_bytes or store.size()
         store.put_summary(day, made.to_json())
         changed += 1

@@ -181,6 +181,27 @@ def test_marks_stay_when_an_expiry_is_broken_off_or_two_relays_expire_at_once(
     assert total(by_day(store, NOON, NOW).values()).marked == marked
 
 
+def test_a_day_stays_whole_when_a_relay_that_keeps_entries_for_less_time_deletes_them_meanwhile(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows, gone = entries(1), midnight(NOW.date())
+    store.write_journal(rows)
+    before = total(by_day(store, NOON, NOW).values())
+
+    def deleted_before(*asked: Any) -> Summary:
+        """The other relay keeps the summaries and deletes the entries, as this one is about to count a day."""
+        with monkeypatch.context() as patched:
+            patched.setattr(daily_summaries, "of_period", of_period)
+            daily_summaries.keep(store, NOW, gone)
+        store.expire(gone, gone)
+        return of_period(*asked)
+
+    monkeypatch.setattr(daily_summaries, "of_period", deleted_before)
+    daily_summaries.keep(store, NOW, NOON - 30 * DAY)  # nothing is about to expire here
+    monkeypatch.undo()
+    assert total(by_day(store, NOON, NOW).values()).entries == before.entries
+
+
 def test_a_day_is_kept_once_it_is_surely_over(store: Store) -> None:
     store.write_journal([journal_entry(at=NOON)])
     midnight_after = midnight(NOON.date()) + DAY
