@@ -6,6 +6,7 @@ descriptors logs that once in a while, and goes on.
 
 import asyncio
 import errno
+import ipaddress
 import logging
 import os
 import resource
@@ -24,6 +25,8 @@ log = logging.getLogger("spamfilter")
 
 SPARE_FDS = 150
 """Descriptors besides connections: database, log, Maildir, threads, metrics, and connections that hear 421."""
+ABSENT = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
+"""The host has no such address: IPv6 is off by a setting, or not in the kernel."""
 FIRST_FD = 3
 """The first descriptor of a socket that systemd passes: sd_listen_fds(3)."""
 
@@ -80,7 +83,7 @@ def _bound(key: str, address: str) -> list[socket.socket]:
     host, port = split_address(address)
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        sockets = [socket.create_server(where, family=family, backlog=1024) for family, _, _, _, where in found]
+        sockets = _servers((family, where) for family, _, _, _, where in found)
     except OSError as error:
         # Of a socket the number says why: Python's text repeats the address.
         reason = error.strerror if isinstance(error, socket.gaierror) else os.strerror(error.errno or 0)
@@ -91,6 +94,24 @@ def _bound(key: str, address: str) -> list[socket.socket]:
         raise kind(f"{key} = {address!r}: cannot listen there: {reason}{hint}") from error
     for sock in sockets:
         sock.setblocking(False)
+    return sockets
+
+
+def _servers(addresses: Iterable[tuple[int, tuple[Any, ...]]]) -> list[socket.socket]:
+    """Sockets that listen at the addresses of one host, as family and address. Raises OSError."""
+    sockets = []
+    absent: OSError | None = None
+    for family, where in addresses:
+        try:
+            sockets.append(socket.create_server(where, family=family, backlog=1024))
+        except OSError as error:
+            # /etc/hosts names ::1 for localhost also where IPv6 is off, as in most containers. An address that is not
+            # of the loopback may come later, and mail for it would get lost in silence.
+            if error.errno not in ABSENT or not ipaddress.ip_address(where[0]).is_loopback:
+                raise
+            absent = error
+    if absent is not None and not sockets:
+        raise absent
     return sockets
 
 

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
+from itertools import takewhile
 from pathlib import Path
 
 import pytest
@@ -33,7 +34,7 @@ from spamfilter.system import screen
 from spamfilter.system.packaged_files import samples, shipped
 from tests.support.made import NOON, journal_entry, mail
 from tests.support.parts import Hop
-from tests.support.real import missing, require
+from tests.support.real import missing, require, require_root
 from tests.support.shell import Shell
 
 ID = "01KAH3V5E8M6Q2T0J9Z4R7X1CN"
@@ -856,6 +857,35 @@ def test_an_address_that_the_host_has_not_yet_is_tried_again(shell: Shell) -> No
     relay = subprocess.run([sys.executable, "-m", "spamfilter", "serve"], env=environ, capture_output=True, check=False)
     assert relay.returncode == 75
     assert b"cannot listen there: Cannot assign requested address" in relay.stderr
+
+
+NO_IPV6 = """
+ip link set lo up
+echo 1 > /proc/sys/net/ipv6/conf/lo/disable_ipv6
+mount --bind "$1" /etc/hosts
+shift
+exec "$@"
+"""
+"""Most containers: /etc/hosts knows ::1, and the kernel gives no such address."""
+
+
+def test_localhost_is_listened_on_where_ipv6_is_off(shell: Shell) -> None:
+    require_root("a network of its own")
+    hosts = shell.write("hosts", b"127.0.0.1 localhost\n::1 localhost\n")
+    unshare = [require("unshare", "util-linux"), "--net", "--mount", "sh", "-ec", NO_IPV6, "sh", str(hosts)]
+    require("ip", "iproute2")
+    environ = {
+        **os.environ,
+        "SPAMFILTER_RELAY__LISTEN": '["localhost:2525"]',
+        "SPAMFILTER_RELAY__NEXT_HOP": f"maildir:{shell.folder}/judged",
+        "STATE_DIRECTORY": str(shell.folder),
+    }
+    command = [*unshare, sys.executable, "-m", "spamfilter", "serve"]
+    with subprocess.Popen(command, env=environ, stderr=subprocess.PIPE, text=True) as relay:
+        assert relay.stderr is not None
+        said = list(takewhile(lambda line: "ready: " not in line, relay.stderr))
+        relay.terminate()
+    assert [line.split(" INFO ")[1] for line in said if "listening on" in line] == ["listening on 127.0.0.1:2525\n"]
 
 
 def test_a_port_that_a_user_may_not_open_is_for_systemd(shell: Shell) -> None:
