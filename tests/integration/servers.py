@@ -321,7 +321,7 @@ def configure_postfix(
     delivery = f"smtp:[127.0.0.1]:{to}" if lmtp is None else f"lmtp:[127.0.0.1]:{lmtp}"
     main = MAIN.format(folder=folder, daemons=daemons, users=users, delivery=delivery, sink=to)
     master = MASTER
-    entry = f"127.0.0.1:{front} inet n - n - - smtpd"
+    entry = f"{front} inet n - n - - smtpd"
     if proxy is None:
         master += entry + "\n"
     for layout, filter_port in (("before-queue", proxy), ("after-queue", content_filter), ("milter", milter)):
@@ -335,10 +335,10 @@ def configure_postfix(
             if isinstance(filter_port, Path):
                 added = added.replace("127.0.0.1:10025", f"unix:{filter_port}")
             master += _with_ports(added, filter_port, back)
-            master = re.sub(r"^smtp +inet", f"127.0.0.1:{front} inet", master, flags=re.MULTILINE)
+            master = re.sub(r"^smtp +inet", f"{front} inet", master, flags=re.MULTILINE)
     if not front_checks_users:
         option = "\\1\n    -o receive_override_options=no_unknown_recipient_checks"
-        master = re.sub(rf"^(127\.0\.0\.1:{front} .*)", option, master, flags=re.MULTILINE)
+        master = re.sub(rf"^({front} .*)", option, master, flags=re.MULTILINE)
     (etc / "main.cf").write_text(main + settings)
     (etc / "master.cf").write_text(master)
     return Postfix(folder, front, back)

@@ -51,8 +51,17 @@ def before_queue() -> Iterator[Chain]:
     with workshop() as folder, sink() as end:
         back = free_port()
         with (
-            relay(folder / "relay", relay={"next_hop": f"smtp://127.0.0.1:{back}"}) as filter,
-            postfix(folder / "postfix", to=end.port, back=back, proxy=filter.port, front_checks_users=False) as server,
+            relay(
+                folder / "relay", relay={"next_hop": f"smtp://127.0.0.1:{back}"}, lists={"block": ["::1/128"]}
+            ) as filter,
+            postfix(
+                folder / "postfix",
+                to=end.port,
+                back=back,
+                proxy=filter.port,
+                front_checks_users=False,
+                settings="inet_protocols = all\ninet_interfaces = 127.0.0.1, ::1\n",
+            ) as server,
         ):
             yield Chain(server, filter, end)
 
@@ -75,13 +84,19 @@ def after_queue() -> Iterator[Chain]:
             yield Chain(server, filter, end)
 
 
-def send(port: int, subject: str, recipients: tuple[str, ...] = ("alice@example.test",)) -> None:
+def send(
+    port: int,
+    subject: str,
+    recipients: tuple[str, ...] = ("alice@example.test",),
+    client: tuple[str, int] = STRANGER,
+) -> None:
     mail = EmailMessage()
     mail["From"], mail["To"], mail["Subject"] = "sender@example.org", ", ".join(recipients), subject
     mail["Message-ID"] = f"<{subject.replace(' ', '-')}@example.org>"
     mail.set_content("Good day,\n\nthe minutes are attached.\n")
-    with smtplib.SMTP("127.0.0.1", port, "client.test", timeout=60, source_address=STRANGER) as client:
-        client.send_message(mail, to_addrs=recipients)
+    server = "::1" if ":" in client[0] else "127.0.0.1"
+    with smtplib.SMTP(server, port, "client.test", timeout=60, source_address=client) as connection:
+        connection.send_message(mail, to_addrs=recipients)
 
 
 def arrived(chain: Chain, subject: str) -> list[str]:
@@ -118,6 +133,18 @@ def test_before_the_queue_mail_arrives_marked_and_once(before_queue: Chain) -> N
     assert arrived(before_queue, "before the queue") == [
         "No, score=0.500 class=unsure threshold=0.900 learnt=0/0 known=0.00"
     ]
+
+
+@pytest.mark.parametrize(
+    ("address", "status"),
+    [pytest.param("127.0.0.2", "No, score=0.500", id="ipv4"), pytest.param("::1", "Yes, score=0.500", id="ipv6")],
+)
+def test_a_client_behind_postfix_is_known_by_its_address(before_queue: Chain, address: str, status: str) -> None:
+    """Of IPv6 Postfix writes "IPv6:" before it, with a small v."""
+    subject = f"from {address.replace(':', '-')}"
+    send(before_queue.postfix.front, subject, client=(address, 0))
+    assert [found[: len(status)] for found in arrived(before_queue, subject)] == [status]
+    assert f" client={address} " in before_queue.relay.log()
 
 
 def test_an_unknown_user_is_refused_at_rcpt_in_the_words_of_the_next_hop(before_queue: Chain) -> None:

@@ -12,6 +12,8 @@ MAX_VALUE = 255
 MAX_COMMAND = 512
 """Limits of the protocol, for a value and for a command line with its line end."""
 UNAVAILABLE = "[UNAVAILABLE]"
+IPV6 = "IPV6:"
+"""What stands before an IPv6 address. XFORWARD_README writes it so, Postfix itself sends "IPv6:" as in RFC 5321."""
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _PLAIN = re.compile(rb"[!-*,-<>-~]*")
@@ -41,7 +43,7 @@ def observed(peer: str, port: int, greeted: str, *, local: bool) -> dict[str, st
     """The attributes of a client that has sent none, from its connection."""
     return {
         "NAME": UNAVAILABLE,
-        "ADDR": f"IPV6:{peer}" if ":" in peer else peer or UNAVAILABLE,
+        "ADDR": f"{IPV6}{peer}" if ":" in peer else peer or UNAVAILABLE,
         "PORT": str(port),
         "PROTO": "ESMTP",
         "HELO": greeted[:MAX_VALUE],
@@ -51,7 +53,10 @@ def observed(peer: str, port: int, greeted: str, *, local: bool) -> dict[str, st
 
 def client(attributes: Mapping[str, str], peer: str) -> str:
     """The IP address of the real client, or the peer's if XFORWARD has not named it."""
-    return attributes["ADDR"].removeprefix("IPV6:") if is_named(attributes) else peer
+    if not is_named(attributes):
+        return peer
+    address = attributes["ADDR"]
+    return address[len(IPV6) :] if address[: len(IPV6)].upper() == IPV6 else address
 
 
 def is_named(attributes: Mapping[str, str]) -> bool:

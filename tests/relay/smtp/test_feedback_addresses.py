@@ -107,6 +107,7 @@ async def test_the_author_is_the_authenticated_sender_in_lower_case(tmp_path: Pa
         (None, CLIENT),
         ("ADDR=127.0.0.5", CLIENT),
         ("ADDR=IPV6:::1", CLIENT),
+        ("ADDR=IPv6:::1", CLIENT),
         ("ADDR=[UNAVAILABLE] SOURCE=LOCAL", CLIENT),
         ("ADDR=10.1.2.3", "mail from 10.1.2.3"),
         ("ADDR=IPV6:FE80:0::1%one", "mail from fe80::1"),
