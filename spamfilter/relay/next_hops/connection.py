@@ -180,15 +180,18 @@ class Connection(asyncio.BufferedProtocol):
 
 
 FIRST_SECONDS = 3.0
-"""For an address that says nothing, before the next one is tried: the kernel asks again after one second."""
+"""For an address that says nothing, before the next one is tried: the kernel asks again after one second. Less where
+the time for all of them would not last to the last one."""
 
 
-async def connected(addresses: Sequence[str], port: int) -> Connection:
-    """A connection to the first of these IP addresses that accepts one. Raises OSError."""
+async def connected(addresses: Sequence[str], port: int, seconds: float) -> Connection:
+    """A connection to the first of these IP addresses that accepts one. seconds: that the caller waits. Raises
+    OSError."""
     loop = asyncio.get_running_loop()
+    patience = min(FIRST_SECONDS, seconds / len(addresses))
     *others, last = addresses
     for address in others:
         with suppress(OSError):
-            async with asyncio.timeout(FIRST_SECONDS):
+            async with asyncio.timeout(patience):
                 return (await loop.create_connection(Connection, address, port))[1]
     return (await loop.create_connection(Connection, last, port))[1]

@@ -115,7 +115,7 @@ class SmtpNextHop(NextHop):
         return SmtpConversation(self, connection)
 
     async def _connected(self) -> Connection:
-        return await connected(await self._resolver.addresses(), self.port)
+        return await connected(await self._resolver.addresses(), self.port, self.timeouts.connect)
 
     def keep(self, conversation: "SmtpConversation") -> None:
         if self._closed or conversation.closed:

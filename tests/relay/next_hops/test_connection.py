@@ -5,6 +5,7 @@ import math
 import socket
 import threading
 import time
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -43,7 +44,24 @@ async def test_an_address_that_says_nothing_leaves_time_for_the_next(monkeypatch
     monkeypatch.setattr(loop, "create_connection", filtered)
     monkeypatch.setattr("spamfilter.relay.next_hops.connection.FIRST_SECONDS", 0.01)
     async with await loop.create_server(asyncio.Protocol, "127.0.0.1", 0) as server, asyncio.timeout(10):
-        (await connected(["192.0.2.1", "127.0.0.1"], server.sockets[0].getsockname()[1])).abort()
+        (await connected(["192.0.2.1", "127.0.0.1"], server.sockets[0].getsockname()[1], 10)).abort()
+
+
+async def test_silent_addresses_leave_time_for_the_last_however_short_it_is() -> None:
+    """[limits] connect_seconds may be less than the time for one address that says nothing."""
+    loop = asyncio.get_running_loop()
+    async with await loop.create_server(asyncio.Protocol, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        with ExitStack() as held:
+            silent = held.enter_context(socket.socket())
+            silent.bind(("127.0.0.2", port))
+            silent.listen(0)
+            for _ in range(3):  # more than it has room for: the kernel answers nobody else
+                waiting = held.enter_context(socket.socket())
+                waiting.setblocking(False)
+                waiting.connect_ex(("127.0.0.2", port))
+            async with asyncio.timeout(1.5):
+                (await connected(["127.0.0.2", "127.0.0.2", "127.0.0.1"], port, 1.5)).abort()
 
 
 class Slow(Connection):
