@@ -144,18 +144,22 @@ def _on_disk(dump: Path) -> Iterator[Path]:
     if dump.is_file() and str(dump) != STANDARD:
         yield dump
         return
-    with TemporaryFile() as copy:
+    name = "standard input" if str(dump) == STANDARD else str(dump)
+    try:
+        copy = TemporaryFile()  # noqa: SIM115 - closed below, where other errors are caught
+    except OSError as error:
+        raise InputError(f"{name}: needs a copy: {error.strerror}; set TMPDIR to a folder you may write") from error
+    with copy:
         try:
             with click.open_file(str(dump), "rb") as piped:
                 shutil.copyfileobj(piped, copy)
             copy.flush()
         except OSError as error:
-            raise InputError(f"{dump}: {error.strerror}") from error
+            raise InputError(f"{name}: {error.strerror}") from error
         path = Path(f"/proc/self/fd/{copy.fileno()}")
         try:
             yield path
         except InputError as error:
-            name = "standard input" if str(dump) == STANDARD else str(dump)
             raise InputError(str(error).replace(str(path), name)) from None
 
 

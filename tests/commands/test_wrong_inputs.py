@@ -156,6 +156,15 @@ def test_a_command_whose_input_is_closed_says_so(piles: Shell, words: str) -> No
     assert "Traceback" not in done.stderr
 
 
+def test_a_dump_that_is_piped_in_where_no_temporary_file_can_be_made_says_what_to_do(shell: Shell) -> None:
+    """As in a container whose root is read-only."""
+    command = ["sh", "-c", 'ulimit -f 0; exec "$@"', "sh", sys.executable, "-m", "spamfilter", "import", "-"]
+    done = subprocess.run(command, cwd=shell.folder, input="", capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith("spamfilter: standard input: needs a copy: No usable temporary directory found")
+    assert "; set TMPDIR to a folder you may write" in " ".join(done.stderr.split())
+
+
 def test_hundreds_of_marks_of_one_class_come_with_advice(shell: Shell) -> None:
     for number in range(100):
         shell.write(f"junk/{number}.eml", mail(f"pills {number}", name=f"s{number}"))
