@@ -95,7 +95,7 @@ def mail(chance: random.Random) -> Reading:
 def write(
     url: str, number: int, pace: float, stop: Event, results: "multiprocessing.Queue[tuple[int, int, float]]"
 ) -> None:
-    """Learn until told to stop; pace: learnings a second, 0: as many as can be.
+    """Learn until told to stop; number: the seed of the mails; pace: learnings a second, 0: as many as can be.
 
     Puts learnings, errors, and processor seconds.
     """
@@ -181,6 +181,9 @@ def database_seconds(server: postgresql.Server) -> float:
 
 def measure(server: postgresql.Server, url: str, writers: int, pace: float, followers: int, seconds: float) -> str:
     """A row of the table. pace: of all writers together."""
+    with closing(open_store(url)) as store:
+        Filter(store, VOICES, whole=False)
+        before = store.state({}).last
     stop, stop_following = spawn.Event(), spawn.Event()
     learnt, followed = spawn.Queue(), spawn.Queue()
     processes = min(followers, PROCESSES)
@@ -189,11 +192,10 @@ def measure(server: postgresql.Server, url: str, writers: int, pace: float, foll
         for at in range(processes)
     ]
     writing = [
-        spawn.Process(target=write, args=(url, number, pace / writers, stop, learnt)) for number in range(writers)
+        spawn.Process(target=write, args=(url, before + number, pace / writers, stop, learnt))
+        for number in range(writers)
     ]
     with closing(open_store(url)) as store:
-        Filter(store, VOICES, whole=False)
-        before = store.state({}).last
         for process in following:
             process.start()
         connected(server, url, followers)
