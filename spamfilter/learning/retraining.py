@@ -52,7 +52,7 @@ def retrain(store: Store, voices: Voices, mails: Mails, progress: Callable[[int]
 
     mails: for tokens that the ledger does not have. progress: called with numbers of ledger entries, ROUNDS times each.
     Raises StoreBusy if another process has rebuilt the counts meanwhile, or has begun to, and StoreFull before the disk
-    is full; then what was written is deleted.
+    is full; then, and at Ctrl-C, what was written is deleted.
     """
     edition = store.new_edition()
     with store.learning():
@@ -68,7 +68,7 @@ def retrain(store: Store, voices: Voices, mails: Mails, progress: Callable[[int]
             store.write_beside(edition, rebuilding.state, rebuilding.unwritten())
             while rebuilding.take_in(store) > FEW:
                 store.write_beside(edition, rebuilding.state, rebuilding.unwritten())
-        except StoreFull:
+        except (StoreFull, KeyboardInterrupt):
             with suppress(StoreError):
                 store.new_edition()  # which deletes what was written: others need the room
             raise

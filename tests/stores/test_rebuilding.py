@@ -262,6 +262,29 @@ def test_a_retraining_without_room_on_the_disk_leaves_it_to_those_who_mark(tmp_p
         assert Filter(store, OLD).verify() == []
 
 
+def test_a_retraining_that_is_broken_off_by_hand_leaves_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def ctrl_c(seconds: float) -> None:
+        if len(of_editions()) > 1:
+            monkeypatch.undo()
+            raise KeyboardInterrupt
+
+    def of_editions() -> list[tuple[int, int]]:
+        return database.execute("SELECT edition, count(*) FROM words GROUP BY edition").fetchall()
+
+    path = tmp_path / "store.db"
+    with closing(open_store(f"sqlite:///{path}")) as store, closing(sqlite3.connect(path)) as database:
+        filter = Filter(store, OLD)
+        filter.learn(Reading(b"first".ljust(16), {"old": {b"a": 1, b"b": 1, b"c": 1}}), "spam", "cli")
+        monkeypatch.setattr(editions, "BATCH", 1)
+        monkeypatch.setattr(editions, "sleep", ctrl_c)
+        with pytest.raises(KeyboardInterrupt):
+            retrain(store, OLD, {}, lambda told: None)
+        assert of_editions() == [(0, 3)]
+        assert filter.verify() == []
+
+
 @pytest.mark.parametrize("late", [False, True], ids=["beside", "at the last step"])
 def test_a_rebuilding_gives_way_to_one_that_began_later(opened: Opened, late: bool) -> None:
     store, other = opened(), opened()
