@@ -56,7 +56,6 @@ def words(chance: random.Random) -> dict[bytes, int]:
 def fill(store: Store, number: int) -> None:
     """A ledger of so many learnings, with their counts."""
     chance, counts = random.Random(1), Counts()
-    counts.tally()
     for start in range(0, number, TOGETHER):
         with store.learning() as learning:
             for _ in range(start, min(start + TOGETHER, number)):
