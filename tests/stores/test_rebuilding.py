@@ -243,7 +243,7 @@ def test_what_changes_after_it_was_written_is_written_with_the_last_step(opened:
 
 
 def test_a_retraining_without_room_on_the_disk_leaves_it_to_those_who_mark(tmp_path: Path) -> None:
-    words = {b"word%d" % number: 1 for number in range(200_000)}
+    words = {b"word%d" % number: 1 for number in range(60_000)}
     with small_disk(tmp_path / "disk", 40) as disk, closing(open_store(f"sqlite:///{disk}/spamfilter.db")) as store:
         filter = Filter(store, OLD)
         filter.learn(Reading(b"first".ljust(16), {"old": words}), "spam", "cli")
@@ -254,7 +254,7 @@ def test_a_retraining_without_room_on_the_disk_leaves_it_to_those_who_mark(tmp_p
             ):
                 retrain(store, OLD, {}, lambda told: None)
             assert shutil.disk_usage(disk).free > editions.ROOM / 2
-        more = {b"more%d" % number: 1 for number in range(50_000)}
+        more = {b"more%d" % number: 1 for number in range(15_000)}
         filter.learn(Reading(b"second".ljust(16), {"old": more}), "ham", "cli")
         assert filter.verify() == []
         (disk / "other").unlink()
