@@ -14,7 +14,7 @@ from tests.fuzzing.targets import TARGETS
 from tests.support.real import missing
 
 ROOT = Path(__file__).parents[2]
-RUNS = 500
+RUNS = 250
 
 
 @pytest.mark.parametrize("name", TARGETS)
