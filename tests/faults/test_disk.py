@@ -3,8 +3,13 @@
 import os
 import signal
 import subprocess
+from contextlib import closing
 from pathlib import Path
 
+import pytest
+
+from spamfilter.errors import StoreFull
+from spamfilter.stores import open_store
 from tests.faults.account import Account
 from tests.faults.case import case
 from tests.faults.client import mail_of
@@ -72,8 +77,11 @@ def test_a_disk_that_turns_read_only_under_the_database(hop: Hop, tmp_path: Path
             await_complaint(relay)
             assert "journal" in ailing(relay)
             marked = relay.command("mark-spam", input=mail_of("marked", "cheap pills").decode())
-            assert (marked.returncode, "Traceback" in marked.stderr) == (75, False)
+            assert (marked.returncode, "Traceback" in marked.stderr) == (75, False), marked.stderr
             assert judged_with(relay, account) == "0/1"
+            readonly = "attempt to write a readonly database; see to its disk"  # as new connections hear it
+            with closing(open_store(f"sqlite:///{relay.database}")) as store, pytest.raises(StoreFull, match=readonly):
+                store.put_setting("a", 1)
         finally:
             relay.kill(signal.SIGTERM)
         assert "Traceback" not in relay.log()

@@ -189,6 +189,8 @@ def _meant(where: str, error: BaseException | None) -> StoreError:
         return StoreFull(f"{where}: {reason}; {hint}")
     if "readonly database" in reason:
         file = forbidden(Path(where), os.W_OK)
+        if not file and all(os.access(path, os.W_OK, effective_ids=True) for path in (where, Path(where).parent)):
+            return StoreFull(f"{where}: {reason}; {DISK[sqlite3.SQLITE_IOERR]}")  # its file system was shut down
         reason = f"no permission to write{f': {file}' if file else f'; {AS_OWNER}, who must own its folder, too'}"
     if code & 0xFF == sqlite3.SQLITE_CANTOPEN and (file := forbidden(Path(where), os.R_OK | os.W_OK)):
         reason = f"no permission: {file}"
