@@ -95,19 +95,26 @@ def file_of(url: str) -> Path | None:
 def forbidden(path: Path, want: int) -> str:
     """Which file of a database of SQLite this process has no permission for, and what to do; '' if there is none.
 
-    want: os.R_OK, os.W_OK or both. A file system that is mounted read-only is not a matter of permission.
+    want: os.R_OK, os.W_OK or both.
     """
     for suffix in ("", "-wal", "-shm"):
         file = path.with_name(path.name + suffix)
         with suppress(FileNotFoundError):
             found = file.stat()
-            denied = not os.access(file, want, effective_ids=True)
-            if denied and not os.statvfs(file).f_flag & os.ST_RDONLY:
+            if _is_denied(file, want):
                 whose = f"{file.name} belongs to {user_of(found.st_uid).name} ({found.st_mode & 0o7777:04o})"
                 if found.st_uid == os.geteuid():
                     return f"{whose}; chmod u+rw it"
                 return f"{whose}; {AS_OWNER}, or chown its files to the user of the relay"
     return ""
+
+
+def _is_denied(path: Path, want: int) -> bool:
+    """Whether this process has no permission. A file system that is mounted read-only is not a matter of it, nor is a
+    file that is gone."""
+    with suppress(FileNotFoundError):
+        return not os.access(path, want, effective_ids=True) and not os.statvfs(path).f_flag & os.ST_RDONLY
+    return False
 
 
 def place_of(url: str) -> str:
@@ -189,8 +196,8 @@ def _meant(where: str, error: BaseException | None) -> StoreError:
         return StoreFull(f"{where}: {reason}; {hint}")
     if "readonly database" in reason:
         file = forbidden(Path(where), os.W_OK)
-        if not file and all(os.access(path, os.W_OK, effective_ids=True) for path in (where, Path(where).parent)):
-            return StoreFull(f"{where}: {reason}; {DISK[sqlite3.SQLITE_IOERR]}")  # its file system was shut down
+        if not file and not _is_denied(Path(where).parent, os.W_OK):  # the kernel has shut its file system down
+            return StoreFull(f"{where}: {reason}; {DISK[sqlite3.SQLITE_IOERR]}")
         reason = f"no permission to write{f': {file}' if file else f'; {AS_OWNER}, who must own its folder, too'}"
     if code & 0xFF == sqlite3.SQLITE_CANTOPEN and (file := forbidden(Path(where), os.R_OK | os.W_OK)):
         reason = f"no permission: {file}"
