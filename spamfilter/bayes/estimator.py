@@ -11,7 +11,7 @@ a name, and an example is a mapping of features to how often each occurs.
 """
 
 from abc import ABC, abstractmethod
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Mapping
 from typing import Any, Self
 
@@ -218,12 +218,13 @@ class NaiveBayes(Classifier):
         self.counts.subtract(_key(self.classes.index(y)), self.likelihood.deltas(_tokens(x), 1))
 
     def learn_many(self, examples: Iterable[tuple[Features, Hashable, int]]) -> None:
-        sums: dict[Hashable, Counter[bytes]] = {}
+        sums = defaultdict[Hashable, Counter[bytes]](Counter)
         learnt: Counter[Hashable] = Counter()
         for x, y, times in examples:
             learnt[y] += times
-            once = self.likelihood.deltas(_tokens(x), 1)
-            sums.setdefault(y, Counter()).update({token: times * delta for token, delta in once.items()})
+            deltas = sums[y]
+            for token, delta in self.likelihood.deltas(_tokens(x), 1).items():
+                deltas[token] += times * delta
         for label, deltas in sums.items():
             self.counts.add(_key(self.admit(label)), deltas, learnt[label])
 
