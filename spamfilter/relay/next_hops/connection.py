@@ -7,8 +7,7 @@ if the peer sends too much, and writing waits if the peer does not read.
 import asyncio
 import ssl
 import threading
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterable
 from typing import cast
 
 from spamfilter.relay.limits.deadline import Deadline
@@ -182,16 +181,22 @@ class Connection(asyncio.BufferedProtocol):
 FIRST_SECONDS = 3.0
 """For an address that says nothing, before the next one is tried: the kernel asks again after one second. Less where
 the time for all of them would not last to the last one."""
+SILENT_SECONDS = 60.0
+"""For so long an address that said nothing is tried after the others, or each new connection would wait for it."""
 
 
-async def connected(addresses: Sequence[str], port: int, seconds: float) -> Connection:
-    """A connection to the first of these IP addresses that accepts one. seconds: that the caller waits. Raises
-    OSError."""
+async def connected(addresses: Iterable[str], port: int, seconds: float, silent: dict[str, float]) -> Connection:
+    """A connection to the first of these IP addresses that accepts one. seconds: that the caller waits. silent:
+    addresses that said nothing -> until when they are tried last. Raises OSError."""
     loop = asyncio.get_running_loop()
-    patience = min(FIRST_SECONDS, seconds / len(addresses))
-    *others, last = addresses
+    *others, last = sorted(addresses, key=lambda address: silent.get(address, 0.0) > loop.time())
+    patience = min(FIRST_SECONDS, seconds / (len(others) + 1))
     for address in others:
-        with suppress(OSError):
+        try:
             async with asyncio.timeout(patience):
                 return (await loop.create_connection(Connection, address, port))[1]
+        except TimeoutError:
+            silent[address] = loop.time() + SILENT_SECONDS
+        except OSError:
+            pass
     return (await loop.create_connection(Connection, last, port))[1]

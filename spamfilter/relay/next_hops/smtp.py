@@ -50,6 +50,7 @@ class SmtpNextHop(NextHop):
         self._kept: list[SmtpConversation] = []
         self._closed = False
         self._resolver = Resolver(host)
+        self._silent: dict[str, float] = {}
         self._keywords = Keywords(self.connect)
 
     @property
@@ -115,7 +116,7 @@ class SmtpNextHop(NextHop):
         return SmtpConversation(self, connection)
 
     async def _connected(self) -> Connection:
-        return await connected(await self._resolver.addresses(), self.port, self.timeouts.connect)
+        return await connected(await self._resolver.addresses(), self.port, self.timeouts.connect, self._silent)
 
     def keep(self, conversation: "SmtpConversation") -> None:
         if self._closed or conversation.closed:

@@ -5,7 +5,8 @@ import math
 import socket
 import threading
 import time
-from contextlib import ExitStack
+from collections.abc import AsyncIterator
+from contextlib import ExitStack, asynccontextmanager
 from typing import Any
 
 import pytest
@@ -44,11 +45,12 @@ async def test_an_address_that_says_nothing_leaves_time_for_the_next(monkeypatch
     monkeypatch.setattr(loop, "create_connection", filtered)
     monkeypatch.setattr("spamfilter.relay.next_hops.connection.FIRST_SECONDS", 0.01)
     async with await loop.create_server(asyncio.Protocol, "127.0.0.1", 0) as server, asyncio.timeout(10):
-        (await connected(["192.0.2.1", "127.0.0.1"], server.sockets[0].getsockname()[1], 10)).abort()
+        (await connected(["192.0.2.1", "127.0.0.1"], server.sockets[0].getsockname()[1], 10, {})).abort()
 
 
-async def test_silent_addresses_leave_time_for_the_last_however_short_it_is() -> None:
-    """[limits] connect_seconds may be less than the time for one address that says nothing."""
+@asynccontextmanager
+async def silent_and_well() -> AsyncIterator[int]:
+    """A port at which 127.0.0.2 answers nobody, and 127.0.0.1 everybody."""
     loop = asyncio.get_running_loop()
     async with await loop.create_server(asyncio.Protocol, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
@@ -60,8 +62,37 @@ async def test_silent_addresses_leave_time_for_the_last_however_short_it_is() ->
                 waiting = held.enter_context(socket.socket())
                 waiting.setblocking(False)
                 waiting.connect_ex(("127.0.0.2", port))
-            async with asyncio.timeout(1.5):
-                (await connected(["127.0.0.2", "127.0.0.2", "127.0.0.1"], port, 1.5)).abort()
+            yield port
+
+
+async def test_silent_addresses_leave_time_for_the_last_however_short_it_is() -> None:
+    """[limits] connect_seconds may be less than the time for one address that says nothing."""
+    async with silent_and_well() as port, asyncio.timeout(1.5):
+        (await connected(["127.0.0.2", "127.0.0.2", "127.0.0.1"], port, 1.5, {})).abort()
+
+
+async def test_only_one_connection_waits_for_a_silent_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asyncio.get_running_loop(), "create_connection", tried := Tried())
+    silent: dict[str, float] = {}
+    async with silent_and_well() as port:
+        for _ in range(2):
+            (await connected(["127.0.0.2", "127.0.0.1"], port, 1.0, silent)).abort()
+        assert tried.addresses == ["127.0.0.2", "127.0.0.1", "127.0.0.1"]
+        silent["127.0.0.2"] = asyncio.get_running_loop().time()  # a minute later it is the first again
+        (await connected(["127.0.0.2", "127.0.0.1"], port, 1.0, silent)).abort()
+        assert tried.addresses[3:] == ["127.0.0.2", "127.0.0.1"]
+
+
+class Tried:
+    """Connects as the event loop does, and notes where to."""
+
+    def __init__(self) -> None:
+        self.addresses: list[str] = []
+        self._connect = asyncio.get_running_loop().create_connection
+
+    async def __call__(self, protocol: Any, host: str, port: int) -> Any:
+        self.addresses.append(host)
+        return await self._connect(protocol, host, port)
 
 
 class Slow(Connection):
