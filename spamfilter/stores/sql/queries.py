@@ -307,9 +307,15 @@ def look_up(connection: Connection, counts: dict[str, Counts], some: Mapping[str
                 counts[voice].kept.put(tokens, label, np.array([row[at] for row in rows], np.int64))
 
 
+_REST = select(
+    select(settings.c.value).where(settings.c.name == "learnt").scalar_subquery(),
+    select(settings.c.value).where(settings.c.name == "calibration").scalar_subquery(),
+    select(func.max(ledger.c.id)).scalar_subquery(),
+)
+
+
 def whole_state(connection: Connection, counts: dict[str, Counts]) -> State:
     """A state with these counts, and what else it has in the database."""
-    learnt = setting(connection, "learnt") or dict.fromkeys(LABELS, 0)
-    calibration = setting(connection, "calibration")
-    last = connection.scalar(select(func.max(ledger.c.id))) or 0
-    return State(counts, learnt, restored(calibration) if calibration else Calibration(), last)
+    learnt, calibration, last = connection.execute(_REST).one()
+    calibrated = restored(calibration) if calibration else Calibration()
+    return State(counts, learnt or dict.fromkeys(LABELS, 0), calibrated, last or 0)
