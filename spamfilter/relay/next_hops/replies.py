@@ -3,6 +3,7 @@
 Guarantee: input that is no reply, has no end or has two codes raises an error, and is never passed on.
 """
 
+import os
 import re
 import ssl
 
@@ -47,12 +48,18 @@ async def _more(connection: Connection, where: str) -> None:
     except EOFError as error:
         raise NextHopError(f"{where}: closed the connection", "closed") from error
     except OSError as error:
-        raise NextHopError(f"{where}: {error}", kind_of(error, "closed")) from error
+        raise broken(where, error, "closed") from error
 
 
-def kind_of(error: OSError, otherwise: str) -> str:
-    """The kind of failure for the metrics: "tls" or `otherwise`."""
-    return "tls" if isinstance(error, ssl.SSLError) else otherwise
+def broken(where: str, error: OSError, kind: str) -> NextHopError:
+    """What it means that a connection broke, or could not be made. kind: for the metrics, if it is not TLS.
+
+    The system's own words, as "Connection refused": asyncio's text repeats the address instead.
+    """
+    if isinstance(error, ssl.SSLError):
+        return NextHopError(f"{where}: {error}", "tls")
+    number = error.errno or 0  # below 0 for a name that was not found, which strerror(3) does not know
+    return NextHopError(f"{where}: {os.strerror(number) if number > 0 else error.strerror or error}", kind)
 
 
 def kind_by(reply: Reply) -> str:

@@ -20,7 +20,7 @@ from spamfilter.relay.next_hops.connection import Connection, TooLate, connected
 from spamfilter.relay.next_hops.dot_stuffing import stuffed
 from spamfilter.relay.next_hops.keywords import Keywords, keywords_of
 from spamfilter.relay.next_hops.next_hop import Conversation, NextHop, Reply, Timeouts
-from spamfilter.relay.next_hops.replies import kind_by, kind_of, read_reply
+from spamfilter.relay.next_hops.replies import broken, kind_by, read_reply
 from spamfilter.relay.next_hops.resolver import Resolver
 
 KEPT_SECONDS = 60.0
@@ -110,7 +110,7 @@ class SmtpNextHop(NextHop):
                 f"{self.where}: no greeting within {self.timeouts.connect:g} s", "timeout", "connect_seconds"
             ) from error
         except OSError as error:
-            raise NextHopError(f"{self.where}: {error}", kind_of(error, "unreachable")) from error
+            raise broken(self.where, error, "unreachable") from error
 
     def _begin(self, connection: Connection) -> "SmtpConversation":
         return SmtpConversation(self, connection)
@@ -291,7 +291,7 @@ class SmtpConversation(Conversation):
             self._connection.write(line + b"\r\n")
             await self._connection.drain()
         except OSError as error:
-            raise self._failure(str(error), kind_of(error, "closed")) from error
+            raise broken(self._hop.where, error, "closed") from error
         return await self._reply()
 
     async def _skip(self, line: bytes) -> None:

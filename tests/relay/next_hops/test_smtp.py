@@ -72,8 +72,13 @@ async def test_a_lone_line_break_before_the_end_of_the_message_is_not_waited_on(
 async def test_a_port_that_nobody_listens_on_is_an_error_of_the_next_hop() -> None:
     async with Hop() as hop:
         port = hop.port
-    with pytest.raises(NextHopError, match=r"127\.0\.0\.1"):
+    with pytest.raises(NextHopError, match=rf"^smtp://127\.0\.0\.1:{port}: Connection refused$"):
         await SmtpNextHop("127.0.0.1", port, "relay.test").open()
+
+
+async def test_a_name_that_is_not_found_is_an_error_of_the_next_hop() -> None:
+    with pytest.raises(NextHopError, match=r"^smtp://nowhere\.invalid:25: [^\[(]+$"):
+        await SmtpNextHop("nowhere.invalid", 25, "relay.test").open()
 
 
 async def test_a_next_hop_that_says_nothing_is_given_up() -> None:
