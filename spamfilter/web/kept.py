@@ -157,6 +157,7 @@ def act_on_mail(visit: Visit, address: str) -> Response:
     outcome = _carried_out(visit, address, found, _do(visit))
     if outcome in ("done", "untaught"):
         return _back(visit, done=found.id, untaught=int(outcome == "untaught"))
+    found = _mail(visit, address) or found  # under another name where its delivery was interrupted
     if outcome == "refused":
         return _opened(
             visit, found, "Your mail server does not take it, and it is still kept. Ask your administrator.", 502

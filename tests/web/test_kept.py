@@ -22,7 +22,7 @@ from spamfilter.learning.filter import Filter
 from spamfilter.reports.digest_links import link_of
 from spamfilter.stores import Rule, open_store
 from spamfilter.web.kept import MOST_RULES
-from tests.faults.fault import Say
+from tests.faults.fault import Break, Say
 from tests.integration.servers import workshop
 from tests.support.made import reading
 from tests.support.real import require
@@ -371,6 +371,22 @@ def test_what_was_not_done_is_said_with_its_reason(pages: Site) -> None:
     said = browser.submitted(link, link, do="teach", **ticked).words
     assert "Zugestellte Mails: 3" in said
     assert "nicht als „kein Spam“ gelernt: 3." in said
+
+
+def test_a_next_hop_that_goes_away_after_the_mail_may_have_delivered_it(pages: Site) -> None:
+    id = send(pages, "lost", "Casino lost", B)
+    link = link_in(digests(pages)[B])
+    path, browser = f"{link}/{id}", pages.browser()
+    assert "bereits" not in browser.get(path).words
+    pages.hop.faults["DOT"] = Break("close", keeps=True)
+    answer = browser.submit(path, path, do="deliver")
+    assert (answer.status, "konnte jetzt nicht zugestellt werden" in answer.words) == (503, True)
+    for seen in (answer, browser.get(path), browser.get(link)):
+        assert "Vielleicht haben Sie diese Mail bereits" in seen.words
+    assert "in the meantime" not in pages.log()
+    pages.hop.faults.clear()
+    browser.submit(path, path, do="deliver")
+    assert len(pages.hop.copies("lost")) == 2
 
 
 def test_two_links_of_a_digest_that_a_webmail_opens_in_two_tabs(pages: Site, chromium: Browser) -> None:
