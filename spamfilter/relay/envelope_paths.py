@@ -85,6 +85,16 @@ def size_of(argument: str) -> int:
     return int(size.group(1)) if size else 0
 
 
+def parameters_of(argument: str) -> set[str]:
+    """The names of the parameters of MAIL or RCPT, in capitals.
+
+    >>> sorted(parameters_of("FROM:<a@b RET=X> BODY=8BITMIME smtputf8"))
+    ['BODY', 'SMTPUTF8']
+    """
+    match = _PATH.fullmatch(argument)
+    return {word.partition("=")[0].upper() for word in (match.group(4) or "").split()} if match else set()
+
+
 def without_size(argument: str) -> str:
     """The argument of MAIL without its SIZE.
 

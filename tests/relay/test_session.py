@@ -12,6 +12,7 @@ from spamfilter.config.sections import Limits
 from spamfilter.errors import NextHopError
 from spamfilter.relay.next_hops import Conversation, NextHop, Reply
 from spamfilter.relay.session import Dropped, HasRoom, Session
+from tests.support.parts import Hop as Server
 from tests.support.parts import Running, relaying
 
 MAIL = b"From: a@example.org\r\nSubject: lunch\r\n\r\nat noon?\r\n"
@@ -142,6 +143,28 @@ async def test_keywords_of_a_next_hop_that_was_never_reached_are_supposed(tmp_pa
         await one.helo("client.test")
         assert (await one.mail("FROM:<a@example.org>")).code == 250
         one.close()
+
+
+async def test_a_next_hop_that_was_replaced_by_one_that_supports_less_defers_the_mail(tmp_path: Path) -> None:
+    """A client that has heard of DSN in EHLO would return its mail for good, as the new server does not know ORCPT."""
+    async with Server() as server:
+        next_hop = f"smtp://127.0.0.1:{server.port}"
+        async with relaying(tmp_path, next_hop) as running:
+            first, second, third = [await running.connect() for _ in range(3)]
+            assert b"250-DSN\r\n" in await first.ask("EHLO client.example")
+            assert b"250-DSN\r\n" in await second.ask("EHLO client.example")
+            running.relay.next_hop.close()  # its kept connection ends, as at a restart of the server
+            server.keywords = ("PIPELINING", "SIZE 10240000", "8BITMIME", "SMTPUTF8")
+            server.replies["RCPT TO:<b@example.test> ORCPT=rfc822;b@example.test"] = b"555 5.5.4 Unknown parameter\r\n"
+            assert (await first.ask("MAIL FROM:<a@example.org> RET=HDRS")).startswith(b"451")
+            for recipient, heard in (("", b"250 250 354"), (" ORCPT=rfc822;b@example.test", b"250 451 451")):
+                lines = ["MAIL FROM:<a@example.org> BODY=8BITMIME", f"RCPT TO:<b@example.test>{recipient}", "DATA"]
+                second.writer.write("\r\n".join([*lines, ""]).encode())
+                assert b" ".join([(await second.reply())[:3] for _ in lines]) == heard
+                if heard.endswith(b"354"):
+                    assert (await second.ask(".")).startswith(b"250")
+            assert b"DSN" not in await third.ask("EHLO client.example")
+            assert (await third.send(MAIL)).startswith(b"250")
 
 
 async def test_a_reply_of_the_next_hop_comes_back_as_it_is(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from spamfilter.config.addresses import Network
 from spamfilter.errors import NextHopError
 from spamfilter.relay.envelope import Transaction
-from spamfilter.relay.envelope_paths import encoded, path_of
+from spamfilter.relay.envelope_paths import encoded, parameters_of, path_of
 from spamfilter.relay.limits.budget import Reservation
 from spamfilter.relay.limits.connections import hash_of
 from spamfilter.relay.next_hops import Conversation, Reply
@@ -32,6 +32,10 @@ WAIT = 0.1
 
 NEEDED = ("8BITMIME", "SMTPUTF8", "DSN")
 """For want of one of these a client may return its mail for good."""
+NEEDED_BY = {
+    "BODY": "8BITMIME", "SMTPUTF8": "SMTPUTF8", "RET": "DSN", "ENVID": "DSN", "NOTIFY": "DSN", "ORCPT": "DSN",
+}  # fmt: skip
+"""Parameter of MAIL or RCPT -> the keyword without which a next hop rejects it for good."""
 OWN_KEYWORDS = (*NEEDED, "ENHANCEDSTATUSCODES")
 """Announced if the next hop announces them. PIPELINING, SIZE, STARTTLS and XFORWARD have other rules."""
 
@@ -105,7 +109,7 @@ class Greeting:
         self._forwarded: dict[str, str] = {}
         self._greeted = ""
         self._failed: Reply | None = None
-        self._supposed = False  # EHLO has announced what the next hop may not support
+        self._announced: frozenset[str] = frozenset()  # those of NEEDED that EHLO has announced
         self._networks: Sequence[Network] | None = None
         self._is_trusted = False
 
@@ -135,20 +139,21 @@ class Greeting:
     @answered
     async def helo(self, name: str) -> Reply:
         await self.rset()
-        self._greeted, self._supposed = name, False
+        self._greeted, self._announced = name, frozenset()
         return Reply.of(f"250 {self._relay.hostname}")
 
     @answered
     async def ehlo(self, name: str, *, offers_tls: bool = False) -> Reply:
         await self.rset()
-        self._greeted, self._supposed = name, False
+        self._greeted = name
         try:
             theirs = await self._relay.next_hop.keywords()
         except NextHopError as error:
             # EHLO must succeed all the same, or Postfix takes the relay for broken; MAIL hears 451, and counts.
             log.warning("%s: %s", self.peer, printable(str(error), 300))
             self.drop()
-            theirs, self._supposed = dict.fromkeys(NEEDED, ""), True
+            theirs = dict.fromkeys(NEEDED, "")
+        self._announced = frozenset(NEEDED) & theirs.keys()
         ours = announced(theirs, self._relay.limits.message_size, tls=offers_tls, trusted=self.trusted)
         *first, last = [self._relay.hostname, *ours]
         return Reply.of(*(f"250-{line}" for line in first), f"250 {last}")
@@ -226,6 +231,17 @@ class Greeting:
             await asyncio.sleep(WAIT)
         self._conversation = await self._relay.next_hop.open()
         return self._conversation
+
+    def _lacks(self, conversation: Conversation, argument: str) -> bool:
+        """Whether MAIL or RCPT needs what EHLO has announced, and the next hop does not support.
+
+        EHLO may be of another server, as of one that could not be asked, was replaced, or has several addresses.
+        """
+        needed = {NEEDED_BY[name] for name in parameters_of(argument) & NEEDED_BY.keys()}
+        lacking = sorted((needed & self._announced) - conversation.keywords.keys())
+        if lacking:
+            log.warning("%s: EHLO has announced %s, which the next hop lacks", self.peer, ", ".join(lacking))
+        return bool(lacking)
 
     def _let_go(self) -> None:
         if self._conversation is not None:

@@ -31,7 +31,7 @@ from spamfilter.relay.next_hops import Conversation, Reply
 from spamfilter.relay.next_hops.keep_alive import kept_alive
 from spamfilter.relay.session import xforward
 from spamfilter.relay.session.attempt import ONE_BY_ONE, OUT_OF_ORDER, Attempt
-from spamfilter.relay.session.greeting import NEEDED, Greeting, answered
+from spamfilter.relay.session.greeting import Greeting, answered
 from spamfilter.system.escaping import printable
 
 log = logging.getLogger(__name__)
@@ -87,8 +87,7 @@ class Session(Greeting):
             return self._relay.over("memory_megabytes", self.peer)
         began = asyncio.get_running_loop().time()
         conversation = await self._open()
-        if self._supposed and not conversation.keywords.keys() >= set(NEEDED):
-            log.warning("%s: the next hop supports less than EHLO announced while it could not be asked", self.peer)
+        if self._lacks(conversation, argument):
             return self.drop()
         told = self._told(conversation)
         # We announce SIZE in any case, and Dovecot rejects a parameter that it does not announce.
@@ -136,6 +135,8 @@ class Session(Greeting):
         reply = refusal(self.transaction, purpose)
         if reply is None and purpose == "relay":
             assert self._conversation is not None
+            if self._lacks(self._conversation, argument):
+                return self.drop()
             line = encoded(f"RCPT {argument}")
             self._conversation.pipeline(chain([line], islice(self._recipients(coming), room - 1)))
             reply = await self._conversation.command(line)
