@@ -51,6 +51,16 @@ async def test_a_mail_is_delivered_to_one_recipient_and_stays_for_the_other(ward
     assert warder.files() == {}
 
 
+async def test_a_mail_that_a_user_has_deleted_was_not_delivered_to_them(warder: Warder) -> None:
+    id, _ = warder.keep(recipients=TWO)
+    with warder.shell.store() as store:
+        kept = Quarantine(warder.path, store)
+        kept.delete(kept.find(id), "digest link: c@example.net", "c@example.net")
+    said = await warder.release("--to", "c@example.net", id, code=2)
+    assert f"{id}: deleted for c@example.net by digest link: c@example.net, " in said
+    assert warder.arrived() == []
+
+
 async def test_what_the_next_hop_rejects_is_never_noted_as_delivered(warder: Warder) -> None:
     id, _ = warder.keep()
     for when, reply in (("DATA", b"451 later\r\n"), ("DOT", b"550 never\r\n"), ("DOT", b"close")):

@@ -244,7 +244,8 @@ class Quarantine:
                 raise _gone(mail) from None
             if not all_:
                 raise InputError(f"{mail.path}: has no envelope, so there is nobody to deliver it to")
-            done = settled_for(self._events_of(mail.id))
+            events = self._events_of(mail.id)
+            done = settled_for(events)
             left = [name for name in all_ if named(name) not in done]
             wanted = [name for name in left if not only or mailbox_of(named(name)) == only]
             if not left:
@@ -252,7 +253,9 @@ class Quarantine:
             if only and only not in map(mailbox_of, {*map(named, all_), *done}):
                 raise InputError(f"{mail.id}: is not for {only}; `spamfilter quarantine list` names its recipients")
             if not wanted:
-                raise InputError(f"{mail.id}: was delivered already")
+                deleted = [event for event in events if event.outcome == "deleted"]
+                own = [event for event in deleted if only in map(mailbox_of, event.recipients)]
+                raise InputError(f"{mail.id}: {event_text(own[-1]) if own else 'was delivered already'}")
             others = [name for name in left if name not in wanted]
 
             def note(taken: Collection[bytes]) -> None:
