@@ -272,6 +272,15 @@ async def test_a_next_hop_that_does_not_take_it_changes_nothing(warder: Warder, 
     assert warder.files() == before
 
 
+async def test_one_recipient_that_is_deferred_is_a_reason_to_try_again(warder: Warder) -> None:
+    id, _ = warder.keep(recipients=TWO)
+    warder.hop.replies["RCPT TO:<b@example.net>"] = b"450 4.2.0 greylisted\r\n"
+    warder.hop.replies["RCPT TO:<c@example.net>"] = b"550 5.1.1 no such user\r\n"
+    said = await warder.release(id, code=75)
+    assert f"{id}: the next hop says 450 4.2.0 greylisted; it stays in quarantine" in said
+    assert len(warder.files()) == 1
+
+
 @pytest.mark.parametrize("when", ["CONNECT", "MAIL", "RCPT"])
 async def test_a_next_hop_that_is_down_changes_nothing(warder: Warder, when: str) -> None:
     id, _ = warder.keep()

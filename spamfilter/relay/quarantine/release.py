@@ -53,7 +53,7 @@ async def hand_over(
     taken = [name for name, reply in zip(recipients, replies, strict=True) if reply.positive]
     refused = [(name, reply) for name, reply in zip(recipients, replies, strict=True) if not reply.positive]
     if not taken:
-        raise _refusal(kept, replies[-1])
+        raise _refusal(kept, Reply.together(replies))
     marked = flagged(kept.path)
     move(kept.path, marked)
     sent = b"".join(mark(text, (("X-Spam-Status", RELEASED), ("X-Spamfilter-Id", kept.id))))
