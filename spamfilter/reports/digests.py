@@ -93,8 +93,7 @@ def new_digests(settings: Settings, store: Store) -> list[Digest]:
         told: dict[str, list[str]] = {}
         for recipient in mail.recipients:
             address = mailbox_of(recipient)
-            plain = is_mailbox(address) and "=?" not in address  # a To field would be decoded
-            ours = plain and address.rpartition("@")[2] in domains and address not in nobody
+            ours = _is_plain(address) and address.rpartition("@")[2] in domains and address not in nobody
             if recipient not in known and ours:
                 told.setdefault(address, []).append(recipient)
         # Each recipient's rules are looked up, because the journal names the rule of one recipient only.
@@ -111,6 +110,16 @@ def new_digests(settings: Settings, store: Store) -> list[Digest]:
             listed = Listed(mail.id, mail.at, mail.shown_sender, mail.subject, words, recipients)
             found.setdefault(address, []).append(listed)
     return [Digest(address, listed) for address, listed in sorted(found.items())]
+
+
+def _is_plain(address: str) -> bool:
+    """Whether every program reads an address in the same way; letters may be of any script (RFC 6531).
+
+    >>> _is_plain("gr\u00fcn@example.org"), _is_plain("x\u202e@example.org"), _is_plain("=?q?@example.org")
+    (True, False, False)
+    """
+    # A To field with =? would be decoded.
+    return is_mailbox("".join("x" if letter.isalnum() else letter for letter in address)) and "=?" not in address
 
 
 def spam_words(entry: JournalEntry | None) -> list[str]:

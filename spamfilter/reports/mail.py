@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from email.headerregistry import Address
 from email.message import EmailMessage
-from email.policy import SMTP
+from email.policy import SMTP, SMTPUTF8
 from email.utils import format_datetime, make_msgid
 
 from spamfilter.config.addresses import mailbox
@@ -36,8 +36,9 @@ def report_mail(report: Report, sender: str, recipients: Sequence[str], host: st
 
 
 def own_mail(sender: str, to: str, subject: str, now: datetime, text: str, page: str) -> bytes:
-    """A mail of ours as text and as HTML, in ASCII with CR LF line ends, which every server takes."""
-    mail = EmailMessage(policy=SMTP)
+    """A mail of ours as text and as HTML, in ASCII with CR LF line ends, which every server takes; to an address that
+    is not ASCII, its header is in UTF-8."""
+    mail = EmailMessage(policy=SMTP if to.isascii() else SMTPUTF8)
     mail["From"] = Address("spamfilter", addr_spec=sender)
     mail["To"] = to
     mail["Subject"] = subject

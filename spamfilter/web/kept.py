@@ -142,7 +142,7 @@ def _said(visit: Visit, address: str) -> list[str]:
 def mail(visit: Visit, address: str) -> Response:
     """One kept mail: its sender, its subject, the beginning of its text."""
     found = _mail(visit, address)
-    return _gone(visit) if found is None else _opened(visit, found)
+    return _gone(visit) if found is None else _opened(visit, address, found)
 
 
 @_by_link
@@ -160,11 +160,12 @@ def act_on_mail(visit: Visit, address: str) -> Response:
     found = _mail(visit, address) or found  # under another name where its delivery was interrupted
     if outcome == "refused":
         return _opened(
-            visit, found, "Your mail server does not take it, and it is still kept. Ask your administrator.", 502
-        )
+            visit, address, found,
+            "Your mail server does not take it, and it is still kept. Ask your administrator.", 502,
+        )  # fmt: skip
     if _do(visit) == "delete":
-        return _opened(visit, found, "It did not work now. Try again later.", 503)
-    return _opened(visit, found, "It could not be delivered now and is still kept. Try again later.", 503)
+        return _opened(visit, address, found, "It did not work now. Try again later.", 503)
+    return _opened(visit, address, found, "It could not be delivered now and is still kept. Try again later.", 503)
 
 
 def _do(visit: Visit) -> Do:
@@ -194,18 +195,18 @@ def _carried_out(visit: Visit, address: str, found: Quarantined, do: Do) -> Mail
 
 def _listing(visit: Visit, address: str, found: Quarantined, kind: Kind) -> Response:
     store, by, now = visit.site.store, user_of(address), datetime.now(UTC)
-    sender, rules = _sender(visit, found), store.rules()
+    sender, rules = _sender(visit, address, found), store.rules()
     if any(rule.what == sender and rule.whom == address and rule.by != by for rule in rules):
-        return _opened(visit, found, "Your administrator has made a rule on this sender for you.", 403)
+        return _opened(visit, address, found, "Your administrator has made a rule on this sender for you.", 403)
     if kind == "allow" and _is_blocked(visit, address, found, rules):
-        return _opened(visit, found, "Your administrator blocks this sender.", 403)
+        return _opened(visit, address, found, "Your administrator blocks this sender.", 403)
     if sum(rule.by == by for rule in rules) >= MOST_RULES:
-        return _opened(visit, found, "There are too many rules. Undo some first.", 403)
+        return _opened(visit, address, found, "There are too many rules. Undo some first.", 403)
     try:
         rule = store.add_rule(sender_rules.new_rule(kind, sender, address, None, by, now), now)
     except (InputError, ValueError) as error:
         log.warning("%s: no rule by %s: %s", found.id, printable(by), printable(str(error), 300))
-        return _opened(visit, found, "No rule can be made on this sender.", 400)
+        return _opened(visit, address, found, "No rule can be made on this sender.", 400)
     log.info("rule %d: %s %s for %s", rule.id, kind, printable(rule.what), printable(rule.whom))
     return _back(visit, rule=rule.id)
 
@@ -244,12 +245,13 @@ def _mail(visit: Visit, address: str) -> Quarantined | None:
     return next(iter(_kept_for(visit, address, [visit.parts["id"]])), None)
 
 
-def _sender(visit: Visit, found: Quarantined) -> str:
+def _sender(visit: Visit, address: str, found: Quarantined) -> str:
     """The sender that a rule is made on: the one that the user sees, if there is one only; else the envelope's; '' if
-    there can be no rule."""
+    there can be no rule on it, or for this address."""
     origin = Origin(visit.site.quarantine().read(found), found.sender, "")
     senders = {way: address for address, way in origin.senders}
     try:
+        sender_rules.recipients(address)
         return sender_rules.sender(senders.get("header") or senders.get("envelope") or "")
     except ValueError:
         return ""
@@ -277,9 +279,9 @@ def _done(visit: Visit, address: str) -> list[str]:
     return [say("It was deleted: {subject}", subject=subject)]
 
 
-def _opened(visit: Visit, found: Quarantined, trouble: str = "", status: int = 200) -> Response:
+def _opened(visit: Visit, address: str, found: Quarantined, trouble: str = "", status: int = 200) -> Response:
     text = parse(visit.site.quarantine().read(found)).beginning(KEPT_TEXT)
-    sender = _sender(visit, found)
+    sender = _sender(visit, address, found)
     allowed = Rule("allow", sender)
     can_allow = sender and not sender_rules.waits_for_proof(allowed, visit.site.settings.lists.results_from)
     return _shown(

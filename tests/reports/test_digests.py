@@ -18,7 +18,7 @@ from spamfilter.config.translation import LANGUAGES, catalog
 from spamfilter.errors import ConfigError, TryAgain
 from spamfilter.mail.tagging import mark
 from spamfilter.relay.next_hops import Maildir
-from spamfilter.reports.digest_links import held_key
+from spamfilter.reports.digest_links import address_of_link, held_key, link_of
 from spamfilter.reports.digests import digest_mail, is_due, new_digests
 from spamfilter.stores import Store
 from spamfilter.system.ids import new_id
@@ -90,6 +90,18 @@ def test_an_address_that_programs_read_differently_gets_no_digest_and_stops_none
     assert [one.address for one in new_digests(settings(tmp_path), store)] == ["zoe@example.net"]
 
 
+def test_an_address_with_letters_of_any_script_gets_a_digest(tmp_path: Path, store: Store) -> None:
+    id = keep(tmp_path, "Gr\xfcn+x@example.net".encode(), "\u7528\u6237@example.net".encode())
+    some = settings(tmp_path)
+    first, second = new_digests(some, store)
+    assert (first.address, second.address) == ("gr\xfcn+x@example.net", "\u7528\u6237@example.net")
+    sent = digest_mail(first, some, "filter@example.org", b"k" * 32, NOW).decode()
+    assert f"\r\nTo: {first.address}\r\n" in sent
+    link = link_of(b"k" * 32, first.address, NOW + timedelta(days=some.digest.link_days))
+    assert f"/kept/{link}/{id}" in message_from_bytes(sent.encode(), policy=default).as_string().replace("=\n", "")
+    assert address_of_link(b"k" * 32, link, NOW) == first.address
+
+
 def test_an_address_that_is_left_out_gets_no_digest(tmp_path: Path, store: Store) -> None:
     keep(tmp_path, b"List@example.net", b"ann@example.net")
     found = new_digests(settings(tmp_path, without=["list@EXAMPLE.net"]), store)
@@ -153,7 +165,7 @@ def test_a_digest_names_whom_people_know(tmp_path: Path, store: Store, sender: b
     assert [listed.sender for listed in one.mails] == [shown]
 
 
-SAID = re.compile(r"""(?:\bsay|_trouble|_opened)\(\s*(?:visit, (?:found, )?)?["']([^"']+)["']""")
+SAID = re.compile(r"""(?:\bsay|_trouble|_opened)\(\s*(?:visit, (?:address, found,\s+)?)?["']([^"']+)["']""")
 
 
 def said() -> set[str]:

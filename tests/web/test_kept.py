@@ -389,6 +389,21 @@ def test_a_next_hop_that_goes_away_after_the_mail_may_have_delivered_it(pages: S
     assert len(pages.hop.copies("lost")) == 2
 
 
+def test_a_user_whose_address_is_not_ascii_reads_and_delivers_mail_and_makes_no_rule(pages: Site) -> None:
+    address = "gr\xfcn@example.test"
+    id = send(pages, "green", "Casino", address, B)
+    assert pages.relay.command("digest").returncode == 0
+    (digest,) = [kept.mail for kept in pages.hop.kept if kept.recipients == (address,)]
+    assert f"\r\nTo: {address}\r\n".encode() in digest
+    assert "MAIL FROM:<spamfilter@relay.test> SMTPUTF8" in pages.hop.commands
+    read = email.message_from_bytes(digest, policy=email.policy.default)
+    assert isinstance(read, EmailMessage)
+    browser, path = pages.browser(), f"{link_in(read)}/{id}"
+    assert 'name="rule"' not in browser.get(path).text
+    assert browser.submit(path, path, do="teach").status == 303
+    assert [kept.recipients for kept in pages.hop.copies("green")] == [(address,)]
+
+
 def test_two_links_of_a_digest_that_a_webmail_opens_in_two_tabs(pages: Site, chromium: Browser) -> None:
     ids = [send(pages, name, f"Casino {name}", B) for name in ("left", "right")]
     link = link_in(digests(pages)[B])
