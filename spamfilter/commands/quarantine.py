@@ -1,12 +1,13 @@
 """The commands `quarantine`: list, show, release and delete kept mail; and `digest`: tell users of it."""
 
+import asyncio
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -20,14 +21,20 @@ from spamfilter.commands.command import (
     user,
 )
 from spamfilter.errors import ConfigError, InputError, Refused, SpamfilterError, StoreError, TryAgain
+from spamfilter.learning import mark_lookup, marks
+from spamfilter.relay.envelope_paths import mailbox_of
+from spamfilter.relay.next_hops import next_hop_of
+from spamfilter.relay.quarantine import Quarantine, Quarantined, Released, event_text, readable
+from spamfilter.reports import rendering
+from spamfilter.reports.digest_links import held_key
+from spamfilter.reports.digests import LAST, UNSENT, digest_mail, is_due, new_digests
+from spamfilter.reports.mail import address_of, send
+from spamfilter.service import expiry
+from spamfilter.stores import QuarantineEvent, Store, open_store
 from spamfilter.system.escaping import harmless
 from spamfilter.system.ids import id_in
 from spamfilter.system.moments import moment_text
 from spamfilter.system.screen import complain, rows, sentence, warn
-
-if TYPE_CHECKING:
-    from spamfilter.relay.quarantine import Quarantine, Quarantined, Released
-    from spamfilter.stores import QuarantineEvent, Store
 
 _ids = click.argument("names", nargs=-1, required=True, metavar="ID...")
 
@@ -53,9 +60,6 @@ def list_(file: Path | None, as_json: bool, history: bool) -> None:
     Example: spamfilter quarantine list --json
              spamfilter quarantine list --history
     """
-    from spamfilter.relay.quarantine import event_text
-    from spamfilter.reports import rendering
-
     with _opened(file) as (kept, store):
         if history:
             for event in store.all_quarantine_events() if store else ():
@@ -86,8 +90,6 @@ def show(file: Path | None, name: str) -> None:
 
     Example: spamfilter quarantine show 01KAH3V5E8M6Q2T0J9Z4R7X1CN
     """
-    from spamfilter.relay.quarantine import event_text
-
     with _opened(file) as (kept, _):
         id = _id(name)
         mail = kept.read(kept.find(id)).replace(b"\r\n", b"\n")
@@ -116,12 +118,6 @@ def release(file: Path | None, names: tuple[str, ...], no_learn: bool, only: str
 
     Example: spamfilter quarantine release 01KAH3V5E8M6Q2T0J9Z4R7X1CN
     """
-    import asyncio
-
-    from spamfilter.relay.envelope_paths import mailbox_of
-    from spamfilter.relay.next_hops import next_hop_of
-    from spamfilter.relay.quarantine import readable
-
     settings = settings_of(file)
 
     with _opened(file) as (kept, _):
@@ -173,9 +169,6 @@ def expire(file: Path | None) -> None:
 
     Example: spamfilter quarantine expire
     """
-    from spamfilter.relay.quarantine import Quarantine
-    from spamfilter.service import expiry
-
     settings = settings_of(file)
     days = settings.verdict.quarantine_days
     clock = datetime.now(UTC)
@@ -189,11 +182,8 @@ def expire(file: Path | None) -> None:
 
 
 @contextmanager
-def _opened(file: Path | None) -> "Iterator[tuple[Quarantine, Store | None]]":
+def _opened(file: Path | None) -> Iterator[tuple[Quarantine, Store | None]]:
     """The quarantine and its history. Without a database mail can be read and released all the same."""
-    from spamfilter.relay.quarantine import Quarantine
-    from spamfilter.stores import open_store
-
     settings = settings_of(file)
     store, away = None, False
     with ExitStack() as stack:
@@ -225,10 +215,7 @@ def _each(names: Iterable[str], one: Callable[[str], None]) -> None:
         sys.exit(worst)
 
 
-def _learn(file: Path | None, id: str, released: "Released") -> None:
-    from spamfilter.learning import mark_lookup, marks
-    from spamfilter.reports import rendering
-
+def _learn(file: Path | None, id: str, released: Released) -> None:
     author = marks.Author(user(), "release", master=True)
     try:
         with opened_filter(file, whole=False, existing=True) as (filter, settings):
@@ -240,19 +227,15 @@ def _learn(file: Path | None, id: str, released: "Released") -> None:
     sentence(rendering.change_text(id, "ham", change))
 
 
-def _complain(id: str, released: "Released") -> None:
+def _complain(id: str, released: Released) -> None:
     """Raise an error if the next hop has rejected recipients."""
-    from spamfilter.relay.quarantine import readable
-
     if released.refused:
         kind = TryAgain if any(reply.code < 500 for _, reply in released.refused) else Refused
         said = "; ".join(f"<{readable(path)}>: {harmless(reply.text)}" for path, reply in released.refused)
         raise kind(f"{id}: stays in quarantine for {said}")
 
 
-def _lines(mail: "Quarantined", events: "Sequence[QuarantineEvent]") -> list[str]:
-    from spamfilter.relay.quarantine import event_text
-
+def _lines(mail: Quarantined, events: Sequence[QuarantineEvent]) -> list[str]:
     score = "  -  " if mail.score is None else f"{mail.score:.3f}"
     recipients = ", ".join(mail.recipients)
     lines = [
@@ -265,7 +248,7 @@ def _lines(mail: "Quarantined", events: "Sequence[QuarantineEvent]") -> list[str
     return [*lines, *(f"  {event_text(event)}" for event in events)]
 
 
-def _json(mail: "Quarantined", events: "Sequence[QuarantineEvent]") -> dict[str, Any]:
+def _json(mail: Quarantined, events: Sequence[QuarantineEvent]) -> dict[str, Any]:
     found = asdict(mail)
     del found["path"]
     return {**found, "broken_off": mail.broken_off, "history": [asdict(event) for event in events]}
@@ -282,13 +265,6 @@ def digest(file: Path | None, dry_run: bool, due: bool) -> None:
 
     Example: spamfilter digest --dry-run
     """
-    import asyncio
-
-    from spamfilter.relay.next_hops import next_hop_of
-    from spamfilter.reports.digest_links import held_key
-    from spamfilter.reports.digests import LAST, UNSENT, digest_mail, is_due, new_digests
-    from spamfilter.reports.mail import address_of, send
-
     settings = settings_of(file)
     if due and not settings.digest.hours:
         click.echo("digests are off: [digest] hours is empty")
