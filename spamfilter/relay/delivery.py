@@ -31,10 +31,6 @@ LARGE_HEADER = 262_144
 """Bytes of a header from which on it is tagged in a thread: one of 50 MB may have millions of forged fields."""
 
 
-class _NotKept(Exception):
-    """The quarantine could not be written; the text says why."""
-
-
 @dataclass(frozen=True, slots=True)
 class JudgedMail:
     """A mail with its verdict, for the recipients of the transaction."""
@@ -59,7 +55,9 @@ async def hand_over(
     if transaction.each and not transaction.authenticated:
         parts = for_each(relay, transaction, mail, id)
     else:
-        parts = [(_one_verdict(relay, transaction, mail, id), ())]
+        judgement = relay.judge.judge(mail, id, relay.judge.filter.group_of(transaction.mailboxes()))
+        passes = transaction.authenticated  # whatever policies and rules say
+        parts = [(judgement.passed() if passes else for_all(relay, transaction, mail, judgement, id), ())]
     if transaction.own and not transaction.sender:
         # A bounce that an own server hands over is lost if it is rejected, and with it the mail that it is about.
         parts = [(judgement.tagged(), numbers) for judgement, numbers in parts]
@@ -126,14 +124,9 @@ async def _carried_out(
         relay.failed(error)
         conversation.abort()
         reply = Reply.of(f"451 4.4.2 The next hop does not answer; try again later ({judged.id})")
-    except Exception as error:
-        if isinstance(error, _NotKept):
-            log.error("%s; mail for it is deferred", error, extra=SELDOM)  # noqa: TRY400 - the sentence says it
-        else:
-            log.exception("%s: the hand-over failed", judged.id)
-        relay.metrics.count("faults", "hand_over")
-        conversation.abort()
-        reply = Reply.of(f"451 4.3.0 Temporary fault; try again later ({judged.id})")
+    except Exception:
+        log.exception("%s: the hand-over failed", judged.id)
+        reply = _fault(relay, conversation, judged.id)
     times = int(judging * 1e6), int((judging + time.perf_counter() - started) * 1e6)
     try:
         for number, (outcome, part) in enumerate(_by_reply(judged.transaction, reply)):
@@ -145,6 +138,13 @@ async def _carried_out(
     return reply
 
 
+def _fault(relay: Relay, conversation: Conversation | _Again, id: str) -> Reply:
+    """Count a fault of ours, and end the transaction; returns the reply for the client."""
+    relay.metrics.count("faults", "hand_over")
+    conversation.abort()
+    return Reply.of(f"451 4.3.0 Temporary fault; try again later ({id})")
+
+
 def _by_reply(transaction: Transaction, reply: Reply) -> list[tuple[Reply, Transaction]]:
     """The recipients with the same reply, first those that have the mail, whose header has its id."""
     if len({each.raw for each in reply.each}) < 2:
@@ -154,15 +154,6 @@ def _by_reply(transaction: Transaction, reply: Reply) -> list[tuple[Reply, Trans
         found.setdefault(each.raw, (each, []))[1].append(number)
     groups = sorted(found.values(), key=lambda group: group[0].code)
     return [(each, transaction.part(numbers)) for each, numbers in groups]
-
-
-def _one_verdict(relay: Relay, transaction: Transaction, mail: bytes, id: str) -> Judgement:
-    """The verdict on a mail, one for all recipients, after their policies and the rules on its sender.
-
-    Mail of authenticated senders always passes.
-    """
-    judgement = relay.judge.judge(mail, id, relay.judge.filter.group_of(transaction.mailboxes()))
-    return judgement.passed() if transaction.authenticated else for_all(relay, transaction, mail, judgement, id)
 
 
 async def _act(
@@ -190,14 +181,13 @@ async def _act(
         # The client will send it again, so to deliver it now would duplicate it.
         raise NextHopError("the client hung up, or waits for too long, before the hand-over", kind="")
     if verdict.action == "quarantine":
+        folder = relay.quarantine_folder
         try:
-            await asyncio.to_thread(
-                relay.quarantine_folder.write, parts, transaction.sender, transaction.recipients, id
-            )
+            await asyncio.to_thread(folder.write, parts, transaction.sender, transaction.recipients, id)
         except OSError as error:
-            raise _NotKept(
-                f"the quarantine {relay.quarantine_folder.path} cannot be written: {error.strerror}"
-            ) from error
+            why = "the quarantine %s cannot be written: %s; mail for it is deferred"
+            log.error(why, folder.path, error.strerror, extra=SELDOM)  # noqa: TRY400 - the sentence says it
+            return _fault(relay, conversation, id)
         await conversation.forget()
         return Reply.of(f"250 2.0.0 Ok: {id}")
     began = time.perf_counter()
