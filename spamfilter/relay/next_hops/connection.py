@@ -8,7 +8,7 @@ import asyncio
 import ssl
 import threading
 from collections.abc import Iterable
-from typing import cast
+from typing import Any, cast
 
 from spamfilter.relay.limits.deadline import Deadline
 
@@ -69,16 +69,13 @@ class Connection(asyncio.BufferedProtocol):
             self._error = error
             self._fail(error)
             return
-        if self._more is not None and not self._more.done():
-            self._more.set_result(True)
-        elif len(self.buffer) > UNREAD and not self._held:
+        if not _settle(self._more, True) and len(self.buffer) > UNREAD and not self._held:
             self._held = True
             self.transport.pause_reading()
 
     def eof_received(self) -> bool:
         self.ended = True
-        if self._more is not None and not self._more.done():
-            self._more.set_result(False)
+        _settle(self._more, False)
         # TLS connections cannot be half open.
         return self.transport.get_extra_info("ssl_object") is None
 
@@ -93,8 +90,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         self._clogged = False
-        if self._room is not None and not self._room.done():
-            self._room.set_result(None)
+        _settle(self._room, None)
 
     @property
     def closing(self) -> bool:
@@ -169,13 +165,19 @@ class Connection(asyncio.BufferedProtocol):
 
     def _fail(self, error: Exception | None) -> None:
         """Wake the waiting reader and writer with an error; None: the end of input."""
-        if self._more is not None and not self._more.done():
-            if error is None:
-                self._more.set_result(False)
-            else:
-                self._more.set_exception(error)
-        if self._room is not None and not self._room.done():
-            self._room.set_exception(error or ConnectionResetError("the connection is lost"))
+        _settle(self._more, error or False)
+        _settle(self._room, error or ConnectionResetError("the connection is lost"))
+
+
+def _settle(waiting: "asyncio.Future[Any] | None", outcome: object) -> bool:
+    """Wake the one that waits, with a result or an error; whether one did."""
+    if waiting is None or waiting.done():
+        return False
+    if isinstance(outcome, Exception):
+        waiting.set_exception(outcome)
+    else:
+        waiting.set_result(outcome)
+    return True
 
 
 FIRST_SECONDS = 3.0
