@@ -35,10 +35,8 @@ class Uptime:
 
     def _note(self) -> None:
         now, host = datetime.now(UTC), self._relay.hostname
-        if self._noted is None:
-            note_alive(self._store, host, last_note(self._store, host), self._started, now)
-        else:
-            note_alive(self._store, host, self._noted, now, now)
+        last, begin = (self._noted, now) if self._noted else (last_note(self._store, host), self._started)
+        note_alive(self._store, host, last, begin, now)
         self._noted = now
 
     async def _greet(self) -> None:
