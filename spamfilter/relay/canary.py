@@ -45,7 +45,7 @@ class Canaries:
         self._relay = relay
         self._store = store
         self._issued: dict[str, asyncio.TimerHandle] = {}
-        self._removing: set[asyncio.Task[bool]] = set()
+        self._removing: set[asyncio.Task[Any]] = set()
         self._turn = asyncio.Lock()
         self._closing = False
 
@@ -112,7 +112,7 @@ class Canaries:
         named = await asyncio.to_thread(self._store.journal_named, f"<{address}>")
         return next((entry for entry in named if [to.lower() for to in entry.recipients] == [address]), None)
 
-    def _withdraw(self, address: str) -> asyncio.Task[bool] | None:
+    def _withdraw(self, address: str) -> asyncio.Task[Any] | None:
         """Withdraw an address; the task that removes its mail, or None if no mail has come."""
         self._issued.pop(address).cancel()
         if address in self._relay.canaries:
@@ -120,7 +120,7 @@ class Canaries:
             return None
         return self._begin(self._remove(address))
 
-    def _begin(self, removal: Coroutine[Any, Any, bool]) -> asyncio.Task[bool]:
+    def _begin(self, removal: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         task = asyncio.create_task(removal)
         self._removing.add(task)
         task.add_done_callback(self._removing.discard)
@@ -154,8 +154,8 @@ class Canaries:
         if tokens is not None:
             await self._relay.mark_queue.mark_read(Subject(name, name, Reading(digest, tokens)), None, AUTHOR)
 
-    async def _remove_left(self) -> bool:
-        """Remove the traces that an earlier process has left; whether that is done."""
+    async def _remove_left(self) -> None:
+        """Remove the traces that an earlier process has left."""
         try:
             learnt = await asyncio.to_thread(self._store.learnings, None, AUTHOR.name)
             digests = [entry.digest for entry in learnt if entry.source == CANARY]
@@ -172,6 +172,3 @@ class Canaries:
             log.warning("probes of doctor that were left cannot be removed before the next start: %s", error)
         except Exception:
             log.exception("probes of doctor that were left cannot be removed before the next start")
-        else:
-            return True
-        return False
