@@ -18,6 +18,7 @@ import click
 from spamfilter.errors import InputError, NotMail, SpamfilterError, StoreError
 from spamfilter.mail import mailboxes
 from spamfilter.service.control_socket.client import NoRelay, SocketClient
+from spamfilter.system.ids import id_in
 from spamfilter.system.moments import moment_of
 from spamfilter.system.paths import SYSTEM_STATE, service_user, state_directory
 from spamfilter.system.screen import complain
@@ -119,8 +120,6 @@ def named_mails(
 
     problems: takes a sentence for each file that is no mail and is passed over. left_out: as in `mailboxes.find`.
     """
-    from spamfilter.system.ids import id_in
-
     for name in names:
         if name == "-" or _exists(name):
             piped = mailboxes.Mail("standard input", _standard_input)
@@ -147,8 +146,6 @@ def _exists(name: str) -> bool:
 
     An id is an id, too, in a folder that is closed to the user, as root's is to the user of the relay.
     """
-    from spamfilter.system.ids import id_in
-
     try:
         os.lstat(name)
     except PermissionError as error:

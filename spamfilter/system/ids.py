@@ -1,7 +1,7 @@
 """Ids of journal entries, which headers, reports and bounces quote."""
 
+import os
 import re
-import secrets
 import time
 from datetime import datetime
 
@@ -16,7 +16,7 @@ _LED = re.compile(rf":? \(?{_ID.pattern}\)?")
 
 def new_id() -> str:
     """A ULID: 48 bits of milliseconds and 80 random bits; sorts by time and has no letters that look like digits."""
-    number = (time.time_ns() // 1_000_000) << 80 | secrets.randbits(80)
+    number = (time.time_ns() // 1_000_000) << 80 | int.from_bytes(os.urandom(10))
     return _written(number)
 
 
