@@ -5,7 +5,6 @@ never lost; that the mail server may drop it is said only of a mail that is kept
 """
 
 import asyncio
-import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 
@@ -25,8 +24,6 @@ from spamfilter.relay.relay import Relay
 from spamfilter.relay.session import OK
 from spamfilter.relay.session.attempt import Attempt
 from spamfilter.system.escaping import printable
-
-log = logging.getLogger(__name__)
 
 NEEDED = Actions.ADD_HEADERS | Actions.CHANGE_HEADERS
 LEFT_OUT = Steps.NO_HELO | Steps.NO_HEADER_END | Steps.NO_UNKNOWN | Steps.NO_DATA

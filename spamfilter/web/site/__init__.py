@@ -3,7 +3,6 @@
 Guarantee: text from a mail is never markup; characters that would hide or reorder others are written out.
 """
 
-import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -25,8 +24,6 @@ from spamfilter.web.accounts import Account, Role
 from spamfilter.web.site.sessions import Session, Sessions
 from spamfilter.web.site.status_strip import StatusStrip
 from spamfilter.web.site.visitors import Origin, Visitors
-
-log = logging.getLogger("spamfilter.web")
 
 __all__ = ["Page", "Site", "Visit", "redirected", "shown"]
 
