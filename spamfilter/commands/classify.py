@@ -103,7 +103,12 @@ def _compare(
         raise InputError("likelihoods are of texts and counts, and no column is any; give one a kind with --column")
     outcomes = {name: list(_outcomes(asked, maker, rule_kinds, known)) for name, maker in titled.items()}
     if asked.plot is not None:
-        _plot_curve(asked.plot, outcomes)
+        from spamfilter.evaluation.plots import draw_lines
+
+        lines = {
+            name: [(one.trained_on, one.accuracy, *one.interval) for one in mine] for name, mine in outcomes.items()
+        }
+        draw_lines(asked.plot, lines, "rows trained on", "accuracy, %")
     first = next(filter(None, makers.values()), None)
     best = _best_kinds(first, known)
     if asked.as_json:
@@ -214,7 +219,10 @@ def _predict(maker: TableClassifier, known: Table, new: Table, plot: Path | None
     check({column: kind for column, kind in maker.used.items() if column in new.columns}, new)
     found = [maker.predict(row) for row in new.rows]
     if plot is not None:
-        _plot_rows(plot, found)
+        from spamfilter.evaluation.plots import draw_points
+
+        chances = {label: [one.posterior[label] for one in found] for label in found[0].posterior}
+        draw_points(plot, chances, "row", "P(class)")
     for number, one in enumerate(found, start=1):
         if as_json:
             click.echo(json.dumps({"row": number, **_prediction_json(one)}))
@@ -245,17 +253,3 @@ def _prediction_json(one: Prediction) -> dict[str, Any]:
 
     shares, joint = finite(one.posterior), finite(one.joint)
     return {"class": one.class_, "posterior": shares, "log_joint": joint, "unknown": one.unknown}
-
-
-def _plot_curve(file: Path, outcomes: Mapping[str, list[TableOutcome]]) -> None:
-    from spamfilter.evaluation.plots import draw_lines
-
-    lines = {name: [(one.trained_on, one.accuracy, *one.interval) for one in mine] for name, mine in outcomes.items()}
-    draw_lines(file, lines, "rows trained on", "accuracy, %")
-
-
-def _plot_rows(file: Path, found: list[Prediction]) -> None:
-    from spamfilter.evaluation.plots import draw_points
-
-    chances = {label: [one.posterior[label] for one in found] for label in found[0].posterior}
-    draw_points(file, chances, "row", "P(class)")
