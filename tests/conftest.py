@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -13,6 +14,9 @@ from spamfilter.learning import mark_lookup
 from spamfilter.system import paths
 from tests.support import real
 from tests.support.shell import Shell
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     # A shell that starts the tests in the background ignores it for them, and for all programs that they start.
@@ -44,6 +48,20 @@ def corpora() -> Path:
 def corpus() -> Callable[[str], Path]:
     """The folder of one corpus by name; skips where it is missing."""
     return real.corpus
+
+
+@pytest.fixture(scope="module")
+def chromium() -> "Iterator[Browser]":
+    """A real browser; skips where there is none."""
+    from playwright.sync_api import sync_playwright  # takes a part of a second, and few tests need it
+
+    program = real.require("chromium", "chromium")
+    arguments = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
+    arguments += ["--disable-sync", "--no-first-run"]
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=arguments)
+        yield browser
+        browser.close()
 
 
 @pytest.fixture

@@ -12,14 +12,13 @@ from dataclasses import dataclass
 from itertools import count
 
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect
 
 from tests.integration.dovecot import Dovecot, connect, dovecot
 from tests.integration.servers import Postfix, Relay, free_port, postfix, relay, wait_until, workshop
 from tests.integration.test_dovecot import ALICE, BOB, HAM, SPAM, found, mail
-from tests.support.real import require
 from tests.web.pages import PASSWORD, WebPage, web_settings
-from tests.web.test_chromium import ARGUMENTS, MILLISECONDS, listened
+from tests.web.test_chromium import MILLISECONDS, listened
 
 NEWSLETTER = "Tonight at the museum: cheap replica watches, golden watch, order now and save ninety percent.\n"
 _NUMBERS = count()
@@ -92,15 +91,6 @@ def house() -> Iterator[House]:
                 yield made
             finally:
                 page.stop()
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    program = require("chromium", "chromium")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=ARGUMENTS)
-        yield browser
-        browser.close()
 
 
 def opened(chromium: Browser, url: str) -> Page:

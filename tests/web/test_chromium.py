@@ -8,31 +8,19 @@ from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect
 
 from tests.integration.servers import workshop
-from tests.support.real import require
 from tests.web.pages import PASSWORD, Site, mail_of, site
 
 MILLISECONDS = 60_000.0
 """For a page: far more than any takes on a busy machine."""
-ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
-ARGUMENTS += ["--disable-sync", "--no-first-run"]
 SHOTS = os.environ.get("SPAMFILTER_SHOTS", "")
 """A folder for pictures of every page, for people to look at; not part of the test."""
 WIDTHS = (360, 1024, 1920)
 LUNCH = "Shall we meet for lunch in the office on monday? The agenda is attached, kind regards"
 PILLS = "Buy cheap pills now, click here, winner of the casino lottery, money for nothing"
 LONG = "Re: " + "a-very-long-word-without-any-space-" * 6 + " and <b>markup</b> &amp; \u202egnp.exe"
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    program = require("chromium", "chromium")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=ARGUMENTS)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, expect, sync_playwright
+from playwright.sync_api import Browser, expect
 
 from spamfilter.bayes.labels import Label
 from spamfilter.config.settings import Settings
@@ -25,9 +25,8 @@ from spamfilter.web.kept import MOST_RULES
 from tests.faults.fault import Break, Say
 from tests.integration.servers import workshop
 from tests.support.made import reading
-from tests.support.real import require
 from tests.web.pages import Site, mail_of, site, taught
-from tests.web.test_chromium import ARGUMENTS, SHOTS, WIDTHS, listened, opened
+from tests.web.test_chromium import SHOTS, WIDTHS, listened, opened
 
 B, C, D = "b@example.test", "c@example.test", "d@example.test"
 PILLS = "casino pills lottery money winner cheap click"
@@ -209,15 +208,6 @@ def test_without_database_or_folder_a_user_is_told_to_come_back_and_the_log_says
     (folder / "away").rename(folder / "new")
     assert (answer.status, "Das ging jetzt nicht." in answer.words) == (503, True)
     assert browser.submit(paths[1], paths[1], do="delete").status == 303
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    program = require("chromium", "chromium")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=ARGUMENTS)
-        yield browser
-        browser.close()
 
 
 def rules(pages: Site, *options: str) -> list[dict[str, object]]:

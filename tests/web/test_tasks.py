@@ -10,25 +10,15 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Locator, Page, expect
 
 from tests.integration.servers import workshop
-from tests.support.real import require
 from tests.web.pages import Site, mail_of, site
-from tests.web.test_chromium import ARGUMENTS, opened, signed_in
+from tests.web.test_chromium import opened, signed_in
 from tests.web.test_kept import PILLS, B, digests, link_in, send
 
 MOST = 5
 DIGEST = {"url": "http://127.0.0.1:1", "domains": ["example.test"], "link_days": 3.0}
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    program = require("chromium", "chromium")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=ARGUMENTS)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module")
