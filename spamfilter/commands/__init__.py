@@ -43,7 +43,6 @@ COMMANDS = {
 
 
 def find(name: str) -> click.Command | None:
-    """The command of a name, None if there is none."""
     if name not in COMMANDS:
         return None
     module, function = COMMANDS[name].split(".")

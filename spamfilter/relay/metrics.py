@@ -167,7 +167,6 @@ class Metrics:
         self._read[name, labels] = (lambda: before + read()) if before else read
 
     def value(self, name: str, *labels: str) -> float:
-        """The value of a counter or gauge."""
         read = self._read.get((name, labels))
         return read() if read else self._values[name][labels][0]
 

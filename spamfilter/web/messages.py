@@ -16,7 +16,6 @@ from spamfilter.web.site import Visit, redirected, shown
 
 
 def listed(visit: Visit) -> Response:
-    """A page of search results."""
     query = {name: visit.query.get(name, "") for name in message_views.SEARCHED}
     conditions = {name: text for name, text in query.items() if text and name not in ("before", "after")}
     trouble, found = "", message_views.Found([], 0, "", "")
@@ -61,7 +60,6 @@ def message(visit: Visit) -> Response:
 
 
 def mark(visit: Visit) -> Response:
-    """Mark a message as spam or ham, or forget it."""
     site = visit.site
     entry = message_views.entry_of(site, visit.parts["id"])
     label = visit.form.get("label")

@@ -50,7 +50,6 @@ def act(visit: Visit) -> Response:
 
 
 def delete(visit: Visit) -> Response:
-    """Delete a message from quarantine."""
     entry = message_views.quarantined(visit.site, visit.parts["id"])
     marking.delete(visit.site, entry.id, marking.author_of(visit.user))
     visit.tell("The mail is deleted.")

@@ -11,7 +11,6 @@ UNDONE = "session expired: what you clicked was not done; sign in, and click it 
 
 
 def form(visit: Visit) -> Response:
-    """The form to sign in."""
     if visit.account is not None:
         return redirected(visit.query.get("next", "/"))
     trouble = UNDONE if "undone" in visit.query else ""

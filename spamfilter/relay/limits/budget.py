@@ -106,6 +106,5 @@ class Reservation:
         return True
 
     def release(self) -> None:
-        """Give everything back."""
         self._budget.take(-self._size, self._origin)
         self._size = 0

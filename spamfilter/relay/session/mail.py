@@ -53,8 +53,6 @@ class Dropped(Exception):
 
 
 class Session(Greeting):
-    """The transactions of a transparent proxy with one client."""
-
     @answered
     async def mail(self, argument: str, coming: Iterable[bytes] = ()) -> Reply:
         """coming: the command lines that the client has pipelined behind this one."""

@@ -12,7 +12,6 @@ ERROR = {"type": "object", "properties": {"error": {"type": "string"}}, "require
 
 
 def description() -> dict[str, Any]:
-    """The description as an OpenAPI 3.1 document."""
     paths: dict[str, dict[str, Any]] = {}
     for operation in OPERATIONS:
         paths.setdefault(operation.path, {})[operation.method.lower()] = _described(operation)

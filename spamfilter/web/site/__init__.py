@@ -110,7 +110,6 @@ class Page:
 
 
 def shown(visit: Visit, template: str, status: int = 200, **facts: object) -> Response:
-    """A page made from a template."""
     page = environment("spamfilter.web").get_template(f"{template}.html")
     text = page.render(
         visit=visit,
