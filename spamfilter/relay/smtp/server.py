@@ -41,13 +41,6 @@ for name in ("mail.log", "mail.debug"):  # aiosmtpd's: they quote what clients s
     logging.getLogger(name).setLevel(logging.CRITICAL + 1)
 
 
-class _OneLimit(dict[str, int]):
-    """The limit of bytes of every command; aiosmtpd's own dict would keep each word that a client sends as a key."""
-
-    def __missing__(self, command: str) -> int:
-        return MAX_LINE
-
-
 class _Methods(dict[str, Any]):
     """Command -> its method, also for unknown commands: aiosmtpd would end a session at the fifth of them."""
 
@@ -81,7 +74,6 @@ class Server(SMTP, asyncio.BufferedProtocol):
     commands: tuple[str, ...] = COMMANDS
 
     command_size_limit = MAX_LINE
-    command_size_limits = _OneLimit()
     line_length_limit = BLOCK
 
     def __init__(self, hostname: str, tls: ssl.SSLContext | None) -> None:
