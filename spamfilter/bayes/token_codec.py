@@ -10,6 +10,7 @@ from spamfilter.bayes.groups import OWN
 from spamfilter.bayes.token_arrays import Spellings, TokenArrays
 from spamfilter.bayes.tokens import Token, Tokens
 from spamfilter.bayes.voices import OF_MESSAGE, View, VoiceTokens
+from spamfilter.errors import StoreDamaged
 from spamfilter.mail.message import Message
 from spamfilter.system.compression import compressed
 
@@ -113,9 +114,9 @@ def pack_seen(tokens: VoiceTokens) -> bytes:
 
 
 def unpack(packed: bytes) -> VoiceTokens:
-    """The tokens that `pack` or `pack_seen` has packed."""
+    """The tokens that `pack` or `pack_seen` has packed. Raises StoreDamaged, as all here that unpacks."""
     if packed.startswith(OF_MESSAGE):
-        names, _, message = zlib.decompress(packed[1:]).partition(b"\n")
+        names, _, message = _decompressed(packed[1:]).partition(b"\n")
         found = {name: group for name, _, group in (text.partition("=") for text in names.decode().split())}
         return View(found, Message.unpacked(message), found.get(OWN, ""))
     return _read(*_text_of(packed))
@@ -135,7 +136,16 @@ def unpack_with(packed: bytes, some: Iterable[Token]) -> VoiceTokens | None:
 def _text_of(packed: bytes) -> tuple[bytes, bool]:
     """The text that was compressed, and whether its tokens are in lines."""
     lined = packed.startswith(_OF_LINES)
-    return zlib.decompress(packed[len(_OF_LINES) :] if lined else packed), lined
+    return _decompressed(packed[len(_OF_LINES) :] if lined else packed), lined
+
+
+def _decompressed(packed: bytes) -> bytes:
+    try:
+        return zlib.decompress(packed)  # which compares a checksum, so that what it returns is as it was
+    except zlib.error as error:
+        raise StoreDamaged(
+            f"words of a mail are damaged in the database ({error}); put a backup in its place"
+        ) from error
 
 
 def _read(text: bytes, lined: bool) -> VoiceTokens:

@@ -147,6 +147,29 @@ def test_a_damaged_database_is_not_taken_for_a_backup(path: Path, tmp_path: Path
     assert not [*tmp_path.glob("*copy.db*")]
 
 
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        ("UPDATE ledger SET tokens = CAST(substr(tokens, 1, 20) || x'ff' AS BLOB)", "words of a mail are damaged"),
+        (
+            "UPDATE amounts SET added = replace(added, ':', char(1))",
+            r"store\.db: a value is no JSON \(.*; move it away",
+        ),
+        ("UPDATE ledger SET source = CAST(x'c3' AS TEXT)", r"store\.db: Could not decode .* 'source'; move it away"),
+        ("UPDATE words SET word = CAST(x'c3' AS TEXT) WHERE word = 'cheap'", r"store\.db: Could not decode [^\n]*;"),
+    ],
+    ids=["tokens", "amounts", "names", "words"],
+)
+def test_values_that_a_disk_has_changed_are_damage(path: Path, damage: str, said: str) -> None:
+    """SQLite has no checksums: it notices only what is wrong with the frame of a page."""
+    with opened(path) as store:
+        trained(store, 3)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        assert connection.execute(damage).rowcount > 0
+    with opened(path) as store, pytest.raises(StoreDamaged, match=f"^[^\n]*{said}"):
+        Filter(store, VOICE).verify()
+
+
 def test_a_backup_into_a_missing_folder_names_the_target(path: Path, tmp_path: Path) -> None:
     with opened(path) as store, pytest.raises(StoreError, match=r"nowhere/copy\.db"):
         store.backup(tmp_path / "nowhere" / "copy.db")

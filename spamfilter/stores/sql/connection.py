@@ -3,6 +3,7 @@
 Guarantee: a transaction begins where the caller begins it, a commit reaches the disk, and a new file has mode 0600.
 """
 
+import json
 import os
 import re
 import sqlite3
@@ -10,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import zip_longest
 from pathlib import Path
+from typing import Any
 
 from sqlalchemy import Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError
@@ -22,6 +24,8 @@ BUSY_SECONDS = 10.0
 """How long a writer waits for the lock: longer than any batch of `train` holds it."""
 DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 """Primary result codes, the lowest eight bits of an error code: https://www.sqlite.org/rescode.html."""
+NO_TEXT = re.compile(r"Could not decode to UTF-8 column '\w*'")
+"""What the driver says of damaged text, without that text, which may be all words that are known."""
 DISK = {sqlite3.SQLITE_FULL: "make room on its disk", sqlite3.SQLITE_IOERR: "see to its disk"}
 AS_OWNER = "run this as the owner of the database"
 
@@ -49,10 +53,18 @@ def connect(url: str, replaced: Callable[[], None]) -> Engine:
         if is_trap(path):
             raise StoreError(f"{path}: a link of {owner(folder)}, which root does not follow; name what it leads to")
         make_file(path)
+
+    def read_json(text: str) -> Any:
+        try:
+            return json.loads(text)
+        except ValueError as error:
+            raise damaged(where, f"a value is no JSON ({error})") from error
+
     engine = create_engine(
         url,
         poolclass=QueuePool,
         hide_parameters=True,  # words of mail do not belong in a log
+        json_deserializer=read_json,
         connect_args={"timeout": BUSY_SECONDS, "check_same_thread": False},
     )
 
@@ -192,6 +204,8 @@ def _meant(where: str, error: BaseException | None) -> StoreError:
         return CountError(f"{where}: {reason}: the counts do not hold what was to be taken away")
     if code & 0xFF in DAMAGED:
         return damaged(where, reason)
+    if text := NO_TEXT.match(reason):
+        return damaged(where, text[0])
     if hint := DISK.get(code & 0xFF):
         return StoreFull(f"{where}: {reason}; {hint}")
     if "readonly database" in reason:
