@@ -34,6 +34,8 @@ HEAD = "0011"
 """The newest revision under migrations/; here too, so that a command can check it without loading Alembic."""
 NEWER = f"made by a newer version (schema {{}}, this one knows {HEAD})"
 """What is wrong with a database of a newer revision, which stands in place of {}."""
+OTHER = "another schema: run `spamfilter migrate`, or upgrade and restart the relay"
+"""What is wrong where a table or a column is missing: another version has changed them meanwhile."""
 
 
 ESCAPE, NUL, ESCAPED = "\x1a", "\x1a0", "\x1a1"

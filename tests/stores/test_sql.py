@@ -18,7 +18,7 @@ from sqlalchemy import event
 
 from spamfilter.errors import CountError, StoreDamaged, StoreError
 from spamfilter.learning.filter import Filter
-from spamfilter.stores import open_store
+from spamfilter.stores import Wanted, migration, open_store
 from spamfilter.stores.schema import HEAD
 from spamfilter.stores.sql import SqlStore
 from tests.support.made import NOON, VOICE, journal_entry, reading
@@ -168,6 +168,19 @@ def test_values_that_a_disk_has_changed_are_damage(path: Path, damage: str, said
         assert connection.execute(damage).rowcount > 0
     with opened(path) as store, pytest.raises(StoreDamaged, match=f"^[^\n]*{said}"):
         Filter(store, VOICE).verify()
+
+
+def test_tables_that_another_version_has_changed_meanwhile_are_called_another_schema(path: Path) -> None:
+    with opened(path) as store:
+        trained(store, 1)
+        migration.migrate(f"sqlite:///{path}", "0005")
+        for deed in (
+            lambda: store.entries_after(0),
+            lambda: store.search(Wanted(), 1),
+            lambda: store.write_journal([journal_entry()]),
+        ):
+            with pytest.raises(StoreError, match=r"store\.db: .*; another schema: run `spamfilter migrate`, or"):
+                deed()
 
 
 def test_a_backup_into_a_missing_folder_names_the_target(path: Path, tmp_path: Path) -> None:

@@ -18,16 +18,19 @@ from sqlalchemy.exc import ArgumentError, DBAPIError
 from sqlalchemy.pool import QueuePool
 
 from spamfilter.errors import CountError, StoreBusy, StoreDamaged, StoreError, StoreFull
+from spamfilter.stores.schema import OTHER
 from spamfilter.system.file_access import is_trap, make_file, owner, user_of
 
 BUSY_SECONDS = 10.0
 """How long a writer waits for the lock: longer than any batch of `train` holds it."""
 DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 """Primary result codes, the lowest eight bits of an error code: https://www.sqlite.org/rescode.html."""
-NO_TEXT = re.compile(r"Could not decode to UTF-8 column '\w*'")
-"""What the driver says of damaged text, without that text, which may be all words that are known."""
+NO_TEXT = "Could not decode to UTF-8"
+"""What the driver says of damaged text, before the column and that text, which may be all words that are known."""
 DISK = {sqlite3.SQLITE_FULL: "make room on its disk", sqlite3.SQLITE_IOERR: "see to its disk"}
 AS_OWNER = "run this as the owner of the database"
+LACKING = ("no such table", "no such column", "has no column")
+"""What SQLite says where another version has changed the tables."""
 
 POSTGRESQL = "postgresql+psycopg"
 
@@ -204,8 +207,8 @@ def _meant(where: str, error: BaseException | None) -> StoreError:
         return CountError(f"{where}: {reason}: the counts do not hold what was to be taken away")
     if code & 0xFF in DAMAGED:
         return damaged(where, reason)
-    if text := NO_TEXT.match(reason):
-        return damaged(where, text[0])
+    if reason.startswith(NO_TEXT):
+        return damaged(where, reason.partition(" with text ")[0])
     if hint := DISK.get(code & 0xFF):
         return StoreFull(f"{where}: {reason}; {hint}")
     if "readonly database" in reason:
@@ -217,4 +220,6 @@ def _meant(where: str, error: BaseException | None) -> StoreError:
         reason = f"no permission: {file}"
     if isinstance(error, sqlite3.OperationalError) and "locked" in reason:
         return StoreBusy(f"{where}: another process holds the database; try again")
+    if any(lacking in reason for lacking in LACKING):
+        reason = f"{reason}; {OTHER}"
     return StoreError(f"{where}: {reason}")

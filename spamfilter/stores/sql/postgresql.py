@@ -20,6 +20,7 @@ from sqlalchemy.exc import ArgumentError
 from sqlalchemy.pool import QueuePool
 
 from spamfilter.errors import CountError, StoreBusy, StoreConflict, StoreDamaged, StoreError, StoreFull, StoreRefused
+from spamfilter.stores.schema import OTHER
 
 CONNECT_SECONDS = 10
 RETRY_SECONDS = 2.0
@@ -54,8 +55,8 @@ MEANT: dict[str, tuple[type[StoreError], str]] = {
     "25006": (StoreError, "the server is read-only, a standby for instance; name the primary in [store] url"),
     "40001": (StoreConflict, "{}; try again"),  # serialization_failure, deadlock_detected: writers of ours wait for
     "40P01": (StoreConflict, "{}; try again"),  # each other before they lock a row; other programs may not
-    "42703": (StoreError, "{}; another schema: run `spamfilter migrate`, or upgrade and restart the relay"),
-    "42P01": (StoreError, "{}; another schema: run `spamfilter migrate`, or upgrade and restart the relay"),
+    "42703": (StoreError, f"{{}}; {OTHER}"),
+    "42P01": (StoreError, f"{{}}; {OTHER}"),
     "42501": (StoreError, "{}; the user of [store] url must own the tables"),
     "53100": (StoreFull, "{}; make room on the server's disk"),
     "55P03": (StoreBusy, "another process holds the database; try again"),  # lock_not_available
