@@ -1,5 +1,6 @@
 """All counts written beside those that judge, which they replace in one step; on every store, and noticed by others."""
 
+import re
 import shutil
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
@@ -15,7 +16,7 @@ from spamfilter.bayes.labels import Label
 from spamfilter.bayes.likelihoods.soft import Soft
 from spamfilter.bayes.model import State
 from spamfilter.bayes.voices import Voice
-from spamfilter.errors import StoreBusy, StoreFull
+from spamfilter.errors import StoreBusy, StoreDamaged, StoreFull
 from spamfilter.learning.filter import Filter
 from spamfilter.learning.retraining import retrain
 from spamfilter.learning.transaction import Reading
@@ -320,6 +321,20 @@ def test_nothing_is_left_of_editions_that_do_not_judge(tmp_path: Path) -> None:
         with closing(sqlite3.connect(tmp_path / "store.db")) as database:
             for table in ("words", "classes", "vocabularies", "tallies", "amounts"):
                 assert len(database.execute(f"SELECT DISTINCT edition FROM {table}").fetchall()) == 1, table
+
+
+def test_a_changed_bit_in_the_key_of_a_word_does_not_keep_a_rebuilding_from_ending(tmp_path: Path) -> None:
+    """The row then says that it is of edition 1, and stands where those of edition 0 are: no search finds it."""
+    path = tmp_path / "store.db"
+    with closing(open_store(f"sqlite:///{path}")) as store:
+        learnt(store)
+    kept, changed = re.subn(rb"\x08(\x13\x0f...olda)", b"\x09\\1", path.read_bytes())  # types: of 0, of 1
+    assert changed
+    path.write_bytes(kept)
+    with closing(open_store(f"sqlite:///{path}")) as store:
+        store.new_edition()  # number 1
+        with pytest.raises(StoreDamaged, match=r"store\.db: rows of words are not found by their key; move it away"):
+            store.new_edition()
 
 
 # All or nothing

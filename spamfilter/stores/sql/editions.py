@@ -18,6 +18,7 @@ from spamfilter.bayes.labels import LABELS
 from spamfilter.bayes.model import State
 from spamfilter.errors import StoreBusy, StoreFull
 from spamfilter.stores.schema import EDITION, amounts, classes, ledger, tallies, vocabularies, words
+from spamfilter.stores.sql.connection import damaged
 from spamfilter.stores.sql.database import Database
 from spamfilter.stores.sql.queries import put_amounts, put_setting_row, setting, written_over
 from spamfilter.stores.store import Relearnt, Rewriting
@@ -85,7 +86,9 @@ class SqlEditions(Database):
                 with self.writing() as connection:
                     here = table.c.edition == old
                     end = connection.execute(select(*key).where(here).order_by(*key).offset(BATCH).limit(1)).first()
-                    connection.execute(delete(table).where(here, *([tuple_(*key) < tuple(end)] if end else [])))
+                    some = delete(table).where(here, *([tuple_(*key) < tuple(end)] if end else []))
+                    if not connection.execute(some).rowcount and _first_unused(connection, table) == old:
+                        raise damaged(self.where, f"rows of {table.name} are not found by their key")
         with self.reading() as connection:
             last = connection.scalar(select(func.max(amounts.c.entry))) or 0
         for start in _paused(range(0, last + 1, BATCH)):
@@ -97,9 +100,7 @@ class SqlEditions(Database):
         """The first edition with rows that is not used, again and again until there is none."""
         while True:
             with self.reading() as connection:
-                unused = table.c.edition.not_in(_used(connection))
-                query = select(table.c.edition).where(unused).order_by(table.c.edition).limit(1)
-                if (old := connection.scalar(query)) is None:
+                if (old := _first_unused(connection, table)) is None:
                     return
             yield old
 
@@ -136,6 +137,11 @@ def write_rest(connection: Connection, edition: int, state: State, rest: Rewriti
             if having := [{**here, "class": label, "count": count, "words": number} for count, number in tally.items()]:
                 connection.execute(insert(tallies), having)
     put_setting_row(connection, EDITION, edition)
+
+
+def _first_unused(connection: Connection, table: Table) -> int | None:
+    unused = table.c.edition.not_in(_used(connection))
+    return connection.scalar(select(table.c.edition).where(unused).order_by(table.c.edition).limit(1))
 
 
 def _used(connection: Connection) -> list[int]:
