@@ -114,7 +114,7 @@ def pack_seen(tokens: VoiceTokens) -> bytes:
 
 
 def unpack(packed: bytes) -> VoiceTokens:
-    """The tokens that `pack` or `pack_seen` has packed. Raises StoreDamaged, as all here that unpacks."""
+    """The tokens that `pack` or `pack_seen` has packed. Raises StoreDamaged."""
     if packed.startswith(OF_MESSAGE):
         names, _, message = _decompressed(packed[1:]).partition(b"\n")
         found = {name: group for name, _, group in (text.partition("=") for text in names.decode().split())}
