@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from spamfilter.errors import InputError, NotMail, SpamfilterError, StoreError
+from spamfilter.errors import InputError, SpamfilterError, StoreError
 from spamfilter.mail import mailboxes
 from spamfilter.service.control_socket.client import NoRelay, SocketClient
 from spamfilter.system.ids import id_in
@@ -116,29 +116,32 @@ NamedMail = tuple[str, bytes | None]
 def named_mails(
     names: Iterable[str], problems: list[str], left_out: Callable[[Path], bool] = lambda _: False
 ) -> Iterator[NamedMail]:
-    """Each message of these names. Raises InputError at a wrong one.
+    """Each message of these names.
 
-    problems: takes a sentence for each file that is no mail and is passed over. left_out: as in `mailboxes.find`.
+    problems: takes a sentence for each name, and each file of a folder, that is passed over, for being no mail for
+    instance. left_out: as in `mailboxes.find`.
     """
     for name in names:
-        if name == "-" or _exists(name):
-            piped = mailboxes.Mail("standard input", _standard_input)
+        try:
+            yield from _mails_of(name, problems, left_out)
+        except InputError as error:
+            problems.append(str(error))
+
+
+def _mails_of(name: str, problems: list[str], left_out: Callable[[Path], bool]) -> Iterator[NamedMail]:
+    if name == "-" or _exists(name):
+        piped = mailboxes.Mail("standard input", _standard_input)
+        for found in [piped] if name == "-" else mailboxes.find(Path(name), left_out):
             try:
-                mails = [piped] if name == "-" else mailboxes.find(Path(name), left_out)
-            except NotMail as error:  # an empty file
+                mail = found.read()
+            except InputError as error:
                 problems.append(str(error))
-                continue
-            for found in mails:
-                try:
-                    mail = found.read()
-                except NotMail as error:
-                    problems.append(str(error))
-                else:
-                    yield found.name, mail
-        elif id := id_in(name):
-            yield id, None
-        else:
-            raise InputError(f"{name}: not a file, a folder or an id (26 letters and digits)")
+            else:
+                yield found.name, mail
+    elif id := id_in(name):
+        yield id, None
+    else:
+        raise InputError(f"{name}: not a file, a folder or an id (26 letters and digits)")
 
 
 def _exists(name: str) -> bool:
@@ -157,26 +160,30 @@ def _exists(name: str) -> bool:
     return True
 
 
-def subjects(filter: "Filter", mails: Iterable[NamedMail], author: str = "") -> "Iterator[Subject]":
-    """These messages, in order. Where `mails` raises InputError, it does so after the messages before.
+def subjects(
+    filter: "Filter", mails: Iterable[NamedMail], problems: list[str], author: str = ""
+) -> "Iterator[Subject]":
+    """These messages, in order.
 
-    author: the user who marks them, as in `mark_lookup.by_mail`.
+    problems: takes a sentence for each id that is passed over, for not being known for instance. author: the user who
+    marks them, as in `mark_lookup.by_mail`.
     """
     from spamfilter.learning.mark_lookup import by_id, by_mails, mail_at_hand
 
     waiting: list[MailAtHand] = []
-    try:
-        for name, mail in mails:
-            if mail is not None:
-                waiting.append(mail_at_hand(filter, name, mail))
-            if mail is None or len(waiting) == TOGETHER:
-                yield from by_mails(filter, waiting, author)
-                waiting.clear()
-            if mail is None:
-                yield by_id(filter, name)
-    except InputError:
-        yield from by_mails(filter, waiting, author)
-        raise
+    for name, mail in mails:
+        if mail is not None:
+            waiting.append(mail_at_hand(filter, name, mail))
+        if mail is None or len(waiting) == TOGETHER:
+            yield from by_mails(filter, waiting, author)
+            waiting.clear()
+        if mail is None:
+            try:
+                found = by_id(filter, name)
+            except InputError as error:
+                problems.append(str(error))
+            else:
+                yield found
     yield from by_mails(filter, waiting, author)
 
 

@@ -30,7 +30,7 @@ from spamfilter.commands.command import (
     tell_problems,
     user,
 )
-from spamfilter.errors import Refused, StoreError, TryAgain
+from spamfilter.errors import InputError, Refused, StoreError, TryAgain
 from spamfilter.mail.special_folders import kind_of
 from spamfilter.service.control_socket.client import NoRelay, SocketClient
 from spamfilter.system.escaping import harmless
@@ -57,7 +57,7 @@ def _mark(
 ) -> None:
     """Mark messages with a label, or with None forget them, and print what has changed.
 
-    A mark that is refused keeps no other one from being made.
+    A mark that is refused keeps no other one from being made, nor does a name that means no message.
     """
     problems: list[str] = []
     refused = False
@@ -68,12 +68,12 @@ def _mark(
         if source == "imap":
             # A mail server runs this as its own user; a database that this user can open is not the relay's.
             raise TryAgain(f"no relay on the feedback socket, nothing was learnt: {error}") from None
-        answers = _of_database(label, file, mails, by, source)
+        answers = _of_database(label, file, mails, problems, by, source)
     else:
         # A mail server's mark is for the relay on its socket, and nobody would see it refused.
         database = configured_database(file) if source == "cli" else ""
         request = {"label": label, "source": source, "by": by, "database": database}
-        answers = _of_relay(client, request, mails)
+        answers = _of_relay(client, request, mails, problems)
     learnt = 0
     for answer in answers:
         if isinstance(answer, Refused):
@@ -120,19 +120,26 @@ def _is_kept(file: Path | None, id: str) -> bool:
 
 
 def _of_relay(
-    client: SocketClient, request: Mapping[str, object], mails: "Iterable[NamedMail]"
+    client: SocketClient, request: Mapping[str, object], mails: "Iterable[NamedMail]", problems: list[str]
 ) -> Iterator[dict[str, Any] | Refused]:
-    """The answers of a running relay to a request to mark, or its refusal, one for each message."""
+    """The answers of a running relay to a request to mark, or its refusal, one for each message that is found."""
     with closing(client):
         for name, mail in mails:
             try:
                 yield client.ask({**request, "command": "mark", "id" if mail is None else "name": name}, mail)
             except Refused as error:
                 yield error
+            except InputError as error:
+                problems.append(str(error))
 
 
 def _of_database(
-    label: "Label | None", file: Path | None, mails: "Iterable[NamedMail]", by: str | None, source: str
+    label: "Label | None",
+    file: Path | None,
+    mails: "Iterable[NamedMail]",
+    problems: list[str],
+    by: str | None,
+    source: str,
 ) -> Iterator[dict[str, Any] | Refused]:
     """The same without a relay. A user who can open the database owns it, and may change the marks of others."""
     from spamfilter.learning import marks
@@ -141,7 +148,7 @@ def _of_database(
 
     author = marks.Author(user() if by is None else marks.author_name(by), source, master=by is None)
     with opened_filter(file, whole=False) as (filter, settings):
-        for number, subject in enumerate(subjects(filter, mails, author.user)):
+        for number, subject in enumerate(subjects(filter, mails, problems, author.user)):
             if not number:
                 where = harmless(f"no relay at {settings.socket_path()}; the marks go into {filter.store.where}")
                 sentence(where, err=True)
@@ -169,7 +176,7 @@ def mark_spam(file: Path | None, names: tuple[str, ...], as_json: bool, by: str 
 
     Names are ids from X-Spamfilter-Id, files, folders or Maildirs; - is standard input. A repeat changes
     nothing. If a message was learnt as ham, that is taken back exactly first. A mark that is refused keeps no
-    other one from being made; the command then exits with 1 or more.
+    other one from being made, nor does a name that means no message; the command then exits with 1 or more.
 
     Example: spamfilter mark-spam 01KAH3V5E8M6Q2T0J9Z4R7X1CN
     """

@@ -952,6 +952,16 @@ def test_the_module_runs_as_a_program_without_a_traceback(shell: Shell) -> None:
     assert wrong.stderr == b"spamfilter: none.eml: not a file, a folder or an id (26 letters and digits)\n"
 
 
+def test_names_that_mean_no_message_keep_no_other_from_being_marked_or_judged(shell: Shell) -> None:
+    """Someone marks what a search has listed, of which the journal has forgotten some."""
+    first, second = (shell.write(f"{number}.eml", mail(name=str(number))) for number in range(2))
+    for command in ("mark-spam", "judge", "forget"):
+        told = shell.run(command, "none.eml", first, ID, second)
+        lines, problems = told.stdout.splitlines(), told.stderr.splitlines()[-2:]
+        assert (told.exit_code, [line.split(":")[0] for line in lines]) == (2, [str(first), str(second)])
+        assert [line.split(": ")[:2] for line in problems] == [["spamfilter", "none.eml"], ["spamfilter", ID]]
+
+
 def test_a_configuration_from_a_pipe_counts_for_all_of_a_command(shell: Shell) -> None:
     """As `--config <(decrypt spamfilter.toml)`: a mark must not go into the database of the defaults."""
     ours, its = os.pipe()

@@ -228,6 +228,13 @@ def test_a_mail_that_passed_is_marked_by_its_id_by_another_user(shared: Service)
     assert (done.returncode, b"learnt as spam by uid 41009" in done.stderr) == (1, True)
 
 
+def test_an_id_that_is_not_known_keeps_no_other_mail_from_being_marked(shared: Service) -> None:
+    words = ("mark-spam", "01KAH3V5E8M6Q2T0J9Z4R7X1CN", "-")
+    done = command_as(41_011, shared.environment, *words, input=mail(name="beside an unknown id"))
+    assert done.stdout.startswith(b"standard input: learnt as spam")
+    assert (done.returncode, done.stderr.count(b"no message of this id in the journal")) == (2, 1)
+
+
 def test_an_id_is_an_id_in_a_folder_that_is_closed_to_the_user(shared: Service, tmp_path: Path) -> None:
     shared.send(51)
     newest = max((shared.relay.state / "mail" / "new").iterdir(), key=lambda file: file.stat().st_mtime_ns)

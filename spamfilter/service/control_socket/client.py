@@ -70,7 +70,7 @@ class SocketClient:
         except (ValueError, RecursionError):
             answer = None
         if not isinstance(answer, dict):
-            raise InputError(f"{self._path}: what listens there is no relay; see [feedback] socket")
+            raise SpamfilterError(f"{self._path}: what listens there is no relay; see [feedback] socket")
         if "error" in answer:
             kind = _ERRORS.get(answer.get("exit_code", 2), SpamfilterError)
             raise (StoreError if answer.get("database") else kind)(answer["error"])
