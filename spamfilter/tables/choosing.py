@@ -52,13 +52,15 @@ def _told(column: str, kind: str, learnt: Table, judged: Table, options: Options
         part.model.admit(label)
     part.learn(learnt.rows, learnt.labels)
     prior = log_priors(classes, "map")
-    cells = defaultdict[str, Counter[str]](Counter)
-    for row, label in zip(judged.rows, judged.labels, strict=True):
-        if column in row:
-            cells[str(row[column])][label] += 1
-    if not cells:
+    seen = Counter(
+        (str(row[column]), label) for row, label in zip(judged.rows, judged.labels, strict=True) if column in row
+    )
+    alike = defaultdict[tuple[tuple[str, float], ...], Counter[str]](Counter)  # many cells may be one feature
+    for (cell, label), rows in seen.items():
+        alike[tuple(part.features(column, cell).items())][label] += rows
+    if not alike:
         return 0.0
-    likelihoods = [part.model.log_likelihood(part.features(column, value)) for value in cells]
+    likelihoods = [part.model.log_likelihood(dict(features)) for features in alike]
     shares = log_normalised([[prior[str(name)] + found[name] for name in part.model.classes] for found in likelihoods])
-    times = [[labels[str(name)] for name in part.model.classes] for labels in cells.values()]
+    times = [[labels[str(name)] for name in part.model.classes] for labels in alike.values()]
     return float((np.maximum(shares, LEAST) * times).sum())
