@@ -5,12 +5,14 @@ needed, so that a mailbox may be larger than memory.
 """
 
 import mmap
+import os
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
+from typing import BinaryIO
 
 from spamfilter.errors import InputError, NotMail
 
@@ -36,6 +38,8 @@ _DBOX_WITHIN = 100
 FIRST = 65_536
 """Bytes in which the end of a file is looked for before it is mapped into memory."""
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_FLAGS = ":2,"
+"""Begins the flags in the name of a mail in a Maildir."""
 
 
 LONGEST_LINE = 65_536
@@ -162,12 +166,29 @@ def checked(name: str, mail: bytes) -> bytes:
 
 def _slice(path: str | Path, start: int, stop: int) -> bytes:
     try:
-        with open(path, "rb") as file:
+        with _opened(Path(path)) as file:
             file.seek(start)
             mail = file.read(stop - start if stop >= 0 else -1)
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}") from error
+    if stop >= 0 and not mail.startswith(b"From "):
+        raise InputError(f"{path}: a mail in it was removed or changed meanwhile; run the command again for the others")
     checked(str(path), mail)
     if mail.startswith(b"From ") and stop >= 0:
         return _QUOTED_FROM.sub(rb"\1", mail)
     return mail
+
+
+def _opened(path: Path) -> BinaryIO:
+    """The file, also under the name that a mail of a Maildir gets when somebody reads or flags it meanwhile."""
+    try:
+        return path.open("rb")
+    except FileNotFoundError:
+        if path.parent.name not in ("new", "cur"):
+            raise
+        unique = path.name.partition(_FLAGS)[0]
+        names = os.listdir(path.parent.with_name("cur"))
+        now = next((name for name in names if name.partition(_FLAGS)[0] == unique), None)
+        if now is None:
+            raise
+        return path.parent.with_name("cur").joinpath(now).open("rb")

@@ -174,6 +174,38 @@ def test_a_mail_is_read_when_its_turn_comes(tmp_path: Path) -> None:
         mail.read()
 
 
+@pytest.mark.parametrize("name", ["new/1.host", "cur/1.host", "cur/1.host:2,", "cur/1.host:2,F"])
+def test_a_mail_that_somebody_reads_or_flags_meanwhile_is_found_under_its_new_name(tmp_path: Path, name: str) -> None:
+    path = write(tmp_path / name, one(1))
+    for other in ("new", "cur"):
+        (tmp_path / other).mkdir(exist_ok=True)
+    write(tmp_path / "cur" / "1.host2:2,S", one(2))
+    mails = find(tmp_path)
+    path.rename(tmp_path / "cur" / "1.host:2,RS")
+    assert sorted(subjects(mails)) == ["mail 1", "mail 2"]
+
+
+def test_a_mail_that_is_gone_when_its_turn_comes_is_passed_over_and_named(tmp_path: Path) -> None:
+    for number in range(3):
+        write(tmp_path / "cur" / f"{number}.host:2,", one(number))
+    problems: list[str] = []
+    mails = named_mails([str(tmp_path)], problems)
+    read = [next(mails)]
+    (tmp_path / "cur" / "1.host:2,").unlink()
+    assert [mail for _, mail in (*read, *mails)] == [one(0), one(2)]
+    assert problems == [f"{tmp_path}/cur/1.host:2,: No such file or directory"]
+
+
+def test_an_mbox_that_shrinks_meanwhile_gives_no_pieces_of_mails(tmp_path: Path) -> None:
+    mails = [LINE + one(number) + b"\n" for number in (1, 23, 4)]
+    first, second, third = find(write(tmp_path / "mbox", b"".join(mails)))
+    (tmp_path / "mbox").write_bytes(b"".join(mails[1:]))
+    assert subjects([first]) == ["mail 23"]
+    for mail in (second, third):
+        with pytest.raises(InputError, match="mbox: a mail in it was removed or changed meanwhile"):
+            mail.read()
+
+
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
