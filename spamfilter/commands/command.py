@@ -7,7 +7,7 @@ import getpass
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -161,19 +161,25 @@ def _exists(name: str) -> bool:
 
 
 def subjects(
-    filter: "Filter", mails: Iterable[NamedMail], problems: list[str], author: str = ""
+    filter: "Filter",
+    mails: Iterable[NamedMail],
+    prefixes: Collection[str],
+    problems: list[str],
+    author: str = "",
 ) -> "Iterator[Subject]":
     """These messages, in order.
 
-    problems: takes a sentence for each id that is passed over, for not being known for instance. author: the user who
-    marks them, as in `mark_lookup.by_mail`.
+    prefixes: what the relay may have put before their subjects, which is passed over. problems: takes a sentence for
+    each id that is passed over, for not being known for instance. author: the user who marks them, as in
+    `mark_lookup.by_mail`.
     """
     from spamfilter.learning.mark_lookup import by_id, by_mails, mail_at_hand
+    from spamfilter.mail.tagging import untagged
 
     waiting: list[MailAtHand] = []
     for name, mail in mails:
         if mail is not None:
-            waiting.append(mail_at_hand(filter, name, mail))
+            waiting.append(mail_at_hand(filter, name, untagged(mail, prefixes)))
         if mail is None or len(waiting) == TOGETHER:
             yield from by_mails(filter, waiting, author)
             waiting.clear()

@@ -139,7 +139,7 @@ def evaluate(
         indexed = [item for path in index for item in labelled_mail.find_indexed(path)]
         piles = labelled_mail.find_piles(spam, ham, note)
         mails = [*runs.mails_alone(indexed, problems), *runs.by_arrival(runs.mails_alone(piles, problems))]
-        examples = runs.of_mails(mails, voices)
+        examples = runs.of_mails(labelled_mail.as_they_came(mails, settings.subject_prefixes()), voices)
         tell_problems(problems, leave=False)
     examples = examples[:first]
     if len(examples) < trial.folds and protocol == "cross-validation":

@@ -60,7 +60,8 @@ def judge(file: Path | None, names: tuple[str, ...], explain: bool, everything: 
     with gc_paused(), opened_filter(file, whole=len(names) > FEW, existing=True) as (filter, settings):
         policies, everybodys = settings.policies(), settings.policy()
         rules = len(settings.rules()) + filter.store.rules_version()[1]
-        for number, subject in enumerate(subjects(filter, named_mails(names or ("-",), problems), problems)):
+        mails = named_mails(names or ("-",), problems)
+        for number, subject in enumerate(subjects(filter, mails, settings.subject_prefixes(), problems)):
             if number == FEW:  # a folder has more mails than there are names
                 filter.hold_all()
             reading = subject.reading

@@ -148,7 +148,8 @@ def _of_database(
 
     author = marks.Author(user() if by is None else marks.author_name(by), source, master=by is None)
     with opened_filter(file, whole=False) as (filter, settings):
-        for number, subject in enumerate(subjects(filter, mails, problems, author.user)):
+        found = subjects(filter, mails, settings.subject_prefixes(), problems, author.user)
+        for number, subject in enumerate(found):
             if not number:
                 where = harmless(f"no relay at {settings.socket_path()}; the marks go into {filter.store.where}")
                 sentence(where, err=True)

@@ -81,6 +81,7 @@ def train(
     mails += labelled_mail.find_piles(spam, ham, note)
     outcome = Outcome()
     with ended_tidily(), opened_filter(file, whole=True) as (filter, settings):
+        mails = labelled_mail.as_they_came(mails, settings.subject_prefixes())
         sentence(f"learning into {harmless(filter.store.where)}", err=True)
         before = dict(filter.learnt)
         try:

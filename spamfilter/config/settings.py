@@ -130,6 +130,11 @@ class Settings(sections.Section):
             for name in table.to
         }
 
+    def subject_prefixes(self) -> frozenset[str]:
+        """What the relay may have put before the subjects of mail that it tagged."""
+        policies = (self.policy(), *self.policies().values())
+        return frozenset(policy.subject_prefix.strip() for policy in policies) - {""}
+
     def _policy(self, verdict: sections.Verdict) -> Policy:
         return Policy(
             spam=verdict.spam,

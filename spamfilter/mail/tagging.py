@@ -5,7 +5,7 @@ one is set. Fields with our names that came with the mail are removed first: a s
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from email.header import Header
 from itertools import takewhile
 
@@ -115,9 +115,24 @@ def _encoded(prefix: str) -> bytes:
     return Header(prefix, "utf-8", maxlinelen=998).encode().encode("ascii")
 
 
+def untagged(mail: bytes, prefixes: Collection[str]) -> bytes:
+    """The mail without the prefix that `mark` has put before its subject; mail without an id of ours stays as it is.
+
+    mail: with LF or CR LF as line ends, as it was delivered.
+    """
+    if not prefixes or not header_id(mail):
+        return mail
+    if subject := _SUBJECT.search(mail, 0, len(_head(mail))):
+        for prefix in prefixes:
+            for written in (_encoded(f"{prefix} "), _encoded(prefix)):
+                if mail.startswith(written, subject.end()):
+                    return mail[: subject.end()] + mail[subject.end() + len(written) :].lstrip(b" ")
+    return mail
+
+
 def header_id(mail: bytes) -> str:
     """The value of X-Spamfilter-Id in a mail's header, '' without a valid one."""
-    head = mail[: header_end(mail)] if b"\r\n" in mail[:1000] else mail.partition(b"\n\n")[0]
+    head = _head(mail)
     if b"x-spamfilter-id" not in head.lower():
         return ""
     for line in head.splitlines():
@@ -126,3 +141,7 @@ def header_id(mail: bytes) -> str:
             words = value.decode("ascii", "replace").split()
             return id_of(words[0]) if words else ""
     return ""
+
+
+def _head(mail: bytes) -> bytes:
+    return mail[: header_end(mail)] if b"\r\n" in mail[:1000] else mail.partition(b"\n\n")[0]

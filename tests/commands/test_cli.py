@@ -25,12 +25,13 @@ from spamfilter.config.settings import Settings
 from spamfilter.learning.bulk import training as bulk_training
 from spamfilter.learning.bulk.labelled_mail import find_piles
 from spamfilter.learning.filter import Filter
-from spamfilter.mail import mailboxes
+from spamfilter.mail import mailboxes, tagging
 from spamfilter.mail.message import GTUBE, parse
 from spamfilter.stores.migration import migrate
 from spamfilter.stores.schema import HEAD
 from spamfilter.stores.sql import connection as sql_connection
 from spamfilter.system import screen
+from spamfilter.system.ids import new_id
 from spamfilter.system.packaged_files import samples, shipped
 from tests.support.made import NOON, journal_entry, mail
 from tests.support.parts import Hop
@@ -684,6 +685,27 @@ def test_what_will_be_rejected_is_said_after_training_and_by_check_config(
     assert "rejects        spam from 0.999 on: 4 ham and 3 spam are learnt\n" in shell.done("check-config")
     monkeypatch.setenv("SPAMFILTER_RELAY__MODE", "after-queue")
     assert "rejects        nothing, because of mode after-queue\n" in shell.done("check-config")
+
+
+def test_the_prefix_before_the_subject_of_tagged_mail_is_no_word(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPAMFILTER_VERDICT__SUBJECT_PREFIX", "[JUNK]")
+
+    def tagged(name: str) -> bytes:
+        return b"".join(tagging.mark(mail("cheap pills", name=name), [("X-Spamfilter-Id", new_id())], "[JUNK]"))
+
+    for number in range(6):
+        shell.write(f"spam/{number}.eml", tagged(f"s{number}"))
+        shell.write(f"ham/{number}.eml", mail("minutes", name=f"h{number}"))
+    shell.done("train", "--spam", "spam", "--ham", "ham")
+    shell.done("mark-spam", shell.write("more.eml", tagged("more")))
+    pills, junk = map(json.loads, shell.done("word", "--json", "pills", "junk").splitlines())
+    assert pills["evidence"]
+    assert junk["evidence"] == []
+    as_tagged, as_it_came = (
+        json.loads(shell.done("judge", "--json", shell.write("x.eml", sent)))["log_odds"]
+        for sent in (tagged("x"), mail("cheap pills", name="x"))
+    )
+    assert as_tagged == as_it_came
 
 
 def test_a_surprising_configuration_is_warned_of(shell: Shell) -> None:

@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 from spamfilter.bayes.model import Score
 from spamfilter.bayes.verdict import Verdict
 from spamfilter.bayes.voices import Evidence
-from spamfilter.mail.tagging import header_end, mark
+from spamfilter.mail.message import parse
+from spamfilter.mail.tagging import header_end, mark, untagged
+from spamfilter.system.ids import new_id
 from tests.support.made import some
 
 OURS = [("X-Spam-Flag", "YES"), ("X-Spam-Status", "Yes, score=1.000"), ("X-Spamfilter-Id", "01ABC")]
@@ -129,6 +131,29 @@ def test_the_body_is_not_copied() -> None:
 def test_the_subject_gets_its_prefix(prefix: str, subject: bytes, result: bytes) -> None:
     mail = subject + b"\r\nTo: b@x\r\n\r\nSubject: body\r\n"
     assert marked(mail, prefix) == OURS_BYTES + result + b"\r\nTo: b@x\r\n\r\nSubject: body\r\n"
+
+
+@pytest.mark.parametrize("prefix", ["[SPAM]", "[MÜLL]"])
+@pytest.mark.parametrize("line_end", [b"\r\n", b"\n"])
+@pytest.mark.parametrize(
+    "subject",
+    [
+        b"Subject: hello\r\n",
+        b"SUBJECT \t: a\r\n folded\r\n",
+        b"Subject: =?utf-8?q?gr=C3=BCn?=\r\n",
+        b"Subject:\r\n a\r\n",
+    ],
+)
+def test_a_prefix_of_ours_can_be_taken_away_and_that_of_others_stays(
+    prefix: str, line_end: bytes, subject: bytes
+) -> None:
+    mail = b"To: b@x\r\n" + subject + b"\r\nSubject: [SPAM] body\r\n"
+    tagged = b"".join(mark(mail, [("X-Spamfilter-Id", new_id())], prefix)).replace(b"\r\n", line_end)
+    assert parse(tagged).field(b"subject").startswith(prefix)
+    assert parse(untagged(tagged, {"(other)", prefix})).fields == parse(mail).fields
+    assert untagged(tagged, {"(other)"}) == tagged
+    by_others = marked(mail, prefix)
+    assert untagged(by_others, {prefix}) == by_others
 
 
 @pytest.mark.parametrize(

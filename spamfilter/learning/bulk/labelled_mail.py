@@ -3,7 +3,7 @@
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
@@ -13,6 +13,7 @@ from spamfilter.bayes.labels import LABELS, Label
 from spamfilter.errors import InputError, NotMail
 from spamfilter.mail.mailboxes import Mail, checked, find, whole_file
 from spamfilter.mail.special_folders import kind_of, special_uses
+from spamfilter.mail.tagging import untagged
 
 HARDLY: dict[Label, str] = {"ham": "spam or junk", "spam": "sent mail"}
 """Class -> what a folder that is named as this class hardly holds, as in mail/special_folders.py."""
@@ -85,6 +86,19 @@ def find_piles(spam: Sequence[Path], ham: Sequence[Path], say: Callable[[str], N
         return [mail for path in named[label] for mail in find(path, partial(left_out, label=label))]
 
     return interleaved(pile("spam"), pile("ham"))
+
+
+def as_they_came(mails: Sequence[tuple[Label, Mail]], prefixes: Collection[str]) -> list[tuple[Label, Mail]]:
+    """The same mails, each without the prefix that the relay has put before its subject, which new mail does not have.
+
+    With it as a word, a filter learns little else of the spam that was tagged: trained on 2,000 mails of the
+    SpamAssassin corpus, it found 63 of the next 636 spam, and 93 without (evaluated on mail that was not tagged).
+    """
+    return [(label, Mail(mail.name, partial(_as_it_came, mail, prefixes))) for label, mail in mails]
+
+
+def _as_it_came(mail: Mail, prefixes: Collection[str]) -> bytes:
+    return untagged(mail.read(), prefixes)
 
 
 def not_ham(say: Callable[[str], None]) -> Callable[[Path], bool]:
