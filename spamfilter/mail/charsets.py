@@ -20,6 +20,19 @@ _NOT_OF_MAIL = frozenset((
     "ascii", "utf-8", "utf-32", "utf-32-be", "utf-32-le",
     "cp037", "cp273", "cp424", "cp500", "cp875", "cp1026", "cp1140",
 ))  # fmt: skip
+_OTHER_NAMES = {
+    "iso_8859_6_e": "iso8859_6", "iso_8859_6_i": "iso8859_6", "iso_8859_8_e": "iso8859_8", "iso_8859_8_i": "iso8859_8",
+    "windows_874": "cp874", "dos_874": "cp874", "koi8_ru": "koi8_u", "x_mac_roman": "mac_roman",
+    "x_mac_cyrillic": "mac_cyrillic", "x_cp1250": "cp1250", "x_cp1251": "cp1251", "x_cp1252": "cp1252",
+    "x_sjis": "cp932", "windows_31j": "cp932", "cswindows31j": "cp932", "x_euc_jp": "euc_jp",
+    "iso_2022_jp_ms": "iso2022_jp_ext", "cp50220": "iso2022_jp_ext", "cp50221": "iso2022_jp_ext",
+    "windows_949": "cp949", "x_windows_949": "cp949", "cseuckr": "cp949", "ks_c_5601_1989": "cp949",
+    "x_gbk": "gbk", "csgb2312": "gbk", "cn_gb": "gbk", "windows_936": "gbk", "cn_big5": "big5", "x_x_big5": "big5",
+}  # fmt: skip
+"""Names that mail has, as Hebrew and Thai of Outlook, and that Python 3.11 lacks; most are in the Encoding Standard of
+browsers (https://encoding.spec.whatwg.org), which mail programs follow."""
+_OF_ASCII = ("iso2022", "utf-7", "utf-16", "hz")
+"""How the codecs begin in which bytes of ASCII are other letters."""
 _BEYOND_ASCII = bytes(range(0x80, 0x100))
 # Chinese as GB2312 writes it: two characters or more, and no byte beyond ASCII alone.
 _PAIRS = re.compile(rb"(?:[\x00-\x7f]*[\xa1-\xa9\xb0-\xf7][\xa1-\xfe]){2,}[\x00-\x7f]*")
@@ -33,9 +46,9 @@ def to_utf8(raw: bytes, charset: bytes) -> bytes:
     A few bytes that are no UTF-8 do not make it another charset: a text may be cut within a character, or broken so
     that a filter cannot read what a reader sees.
     """
-    if raw.isascii() and not charset.lower().startswith((b"iso-2022", b"utf-7", b"utf-16", b"hz")):
-        return raw
     codec = _codec(charset.lower())
+    if raw.isascii() and not (codec and codec.startswith(_OF_ASCII)):
+        return raw
     if codec:
         return raw.decode(codec, "replace").encode("utf-8", "replace")
     text = _strictly(raw)
@@ -74,6 +87,7 @@ def _strictly(raw: bytes, codec: str = "") -> str | None:
 def _codec(charset: bytes) -> str | None:
     """The codec for a declared charset; None for an unknown one, and those read as UTF-8."""
     name = b"_".join(charset.translate(_TO_CODEC).split()).decode()
+    name = _OTHER_NAMES.get(name, name)
     if _CODECS.isdisjoint((name, name.replace(".", "_"))):
         return None
     if name in ("gb2312", "gbk"):

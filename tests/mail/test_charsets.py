@@ -32,6 +32,12 @@ def asked(name: str) -> str | None:
     return None
 
 
+def test_other_names_are_of_charsets_that_python_has_and_stand_for_nothing_else() -> None:
+    for name, codec in charsets._OTHER_NAMES.items():
+        assert charsets._codec(name.encode()) == asked(codec) is not None
+        assert asked(name) in (None, asked(codec))  # later versions of Python know some
+
+
 def test_a_charset_is_found_as_python_finds_it() -> None:
     """In any spelling; but not codecs that are no charsets."""
     modules = {module.name for module in pkgutil.iter_modules(encodings.__path__)}
@@ -71,6 +77,12 @@ def test_no_declared_charset_makes_it_fail(charset: str) -> None:
         pytest.param("text/plain; charset=GB2312", "€".encode("gb18030"), "€", id="gb2312-as-gb18030"),
         pytest.param("text/plain; charset=iso-2022-jp", "日本".encode("iso-2022-jp"), "日本", id="seven-bit-japanese"),
         pytest.param("text/plain; charset=utf-7", b"+ZeU-", "日", id="utf-7"),
+        pytest.param("text/plain; charset=csISO2022JP", "日本".encode("iso-2022-jp"), "日本", id="another-name-of-it"),
+        pytest.param("text/plain; charset=unicode-1-1-utf-7", b"+ZeU-", "日", id="another-name-of-utf-7"),
+        pytest.param("text/plain; charset=iso-8859-8-i", "כסף".encode("iso-8859-8"), "כסף", id="hebrew-of-outlook"),
+        pytest.param("text/plain; charset=windows-874", "ไทย".encode("cp874"), "ไทย", id="thai-of-outlook"),
+        pytest.param("text/plain; charset=x-sjis", "日本".encode("cp932"), "日本", id="older-japanese"),
+        pytest.param("text/plain; charset=CP50221", "日本".encode("iso-2022-jp"), "日本", id="japanese-of-windows"),
         pytest.param("text/plain; charset=big5", b"\xff", "\N{REPLACEMENT CHARACTER}", id="undecodable"),
         pytest.param("text/plain; charset=base64", b"abc", "abc", id="a-codec-of-bytes"),
         pytest.param("text/plain; charset=\0", b"caf\xc3\xa9", "café", id="nul"),
