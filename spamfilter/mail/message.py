@@ -4,6 +4,7 @@ Guarantee: `parse` never raises, and takes time linear in the bytes that it read
 statistics and validates nothing: a broken part is read as far as possible.
 """
 
+import binascii
 import hashlib
 import re
 from collections.abc import Callable, Iterator
@@ -41,7 +42,8 @@ LONGEST_CHARACTER = 4
 GTUBE = b"XJS*C4JDBQADN1.NSBN3*2IDNEN*GTUBE-STANDARD-ANTI-UBE-TEST-EMAIL*C.34X"
 """The line of a harmless mail that spam filters agree to call spam, so that an installation can be tried."""
 _PARAMETER = re.compile(
-    rb"""[;\s](boundary|charset)[ \t]*=[ \t]*(?:"([^"]*)"?|([^\s;"]+))|=[ \t]*"(?:\\.|[^"\\])*+"?""",
+    rb"""[;\s](boundary|charset)(\*[0-9]{1,2})?(\*?)[ \t]*=[ \t]*(?:"([^"]*)"?|([^\s;"]+))"""
+    rb"""|=[ \t]*"(?:\\.|[^"\\])*+"?""",
     re.IGNORECASE,
 )
 _BEHIND_WORD = re.compile(rb"[\s;,(]")
@@ -277,8 +279,14 @@ def _content(fields: list[Field]) -> tuple[bytes, bytes, dict[bytes, bytes]]:
     for name, value in fields:
         if name == b"content-type" and not kind:
             kind = _first_word(value)
-            for key, quoted, plain in _PARAMETER.findall(value):
-                parameters.setdefault(key.lower(), quoted or plain)
+            for key, section, extended, quoted, plain in _PARAMETER.findall(value):
+                key, said = key.lower(), quoted or plain
+                if extended:  # RFC 2231: charset'language'text, with some bytes as %XX, as quoted-printable has =XX
+                    said = binascii.a2b_qp(said.replace(b"=", b"=3D").replace(b"%", b"=")).split(b"'", 2)[-1]
+                if section > b"*0" and key in parameters:  # and a value may be in sections
+                    parameters[key] += said
+                else:
+                    parameters.setdefault(key, said)
         elif name == b"content-transfer-encoding" and not encoding:
             encoding = _first_word(value)
     return kind, encoding, parameters

@@ -73,6 +73,7 @@ def test_no_declared_charset_makes_it_fail(charset: str) -> None:
         pytest.param('text/plain; CHARSET="KOI8-R"', "да".encode("koi8-r"), "да", id="quoted-upper-case"),
         pytest.param("text/plain; charset='iso-8859-2'", "ł".encode("iso-8859-2"), "ł", id="single-quotes"),
         pytest.param("text/plain; charset = koi8-r", "да".encode("koi8-r"), "да", id="spaces-around-equals"),
+        pytest.param("text/plain; charset*=''koi8-r", "да".encode("koi8-r"), "да", id="as-in-rfc-2231"),
         pytest.param("text/plain; charset=gbk", "中〇".encode("gb18030"), "中〇", id="gbk-as-gb18030"),
         pytest.param("text/plain; charset=GB2312", "€".encode("gb18030"), "€", id="gb2312-as-gb18030"),
         pytest.param("text/plain; charset=iso-2022-jp", "日本".encode("iso-2022-jp"), "日本", id="seven-bit-japanese"),

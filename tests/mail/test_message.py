@@ -310,11 +310,21 @@ def test_a_long_text_is_cut_at_the_end_of_a_line_in_each_charset(charset: str, e
         ' name="x"; BOUNDARY = "r"',
         r'name="5\" disk"; boundary="r"',
         'name=5"; boundary=r',
+        "boundary*=us-ascii'en'%72",
     ],
 )
 def test_a_boundary_is_that_which_mail_programs_read(parameters: str) -> None:
     mail = f"Content-Type: multipart/mixed; {parameters}\n\n--d\n\nminutes of meeting\n--d--\n--r\n\npills\n--r--\n"
     assert parse(mail.encode()).text == b"pills"
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    ['boundary*0="ab"; boundary*1=c', "boundary*0*=''a%62;\n\tboundary*1=c", "BOUNDARY*0=a;boundary*1*=%62c"],
+)
+def test_a_boundary_in_sections_is_put_together(parameters: str) -> None:
+    part = "Content-Transfer-Encoding: base64\n\n" + base64.b64encode(b"pills").decode()
+    assert parse(f"Content-Type: multipart/mixed; {parameters}\n\n--abc\n{part}\n--abc--\n".encode()).text == b"pills"
 
 
 @pytest.mark.parametrize(
