@@ -38,7 +38,7 @@ _DBOX_WITHIN = 100
 FIRST = 65_536
 """Bytes in which the end of a file is looked for before it is mapped into memory."""
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-_FLAGS = ":2,"
+FLAGS = ":2,"
 """Begins the flags in the name of a mail in a Maildir."""
 
 
@@ -186,9 +186,9 @@ def _opened(path: Path) -> BinaryIO:
     except FileNotFoundError:
         if path.parent.name not in ("new", "cur"):
             raise
-        unique = path.name.partition(_FLAGS)[0]
+        unique = path.name.partition(FLAGS)[0]
         names = os.listdir(path.parent.with_name("cur"))
-        now = next((name for name in names if name.partition(_FLAGS)[0] == unique), None)
+        now = next((name for name in names if name.partition(FLAGS)[0] == unique), None)
         if now is None:
             raise
         return path.parent.with_name("cur").joinpath(now).open("rb")

@@ -365,6 +365,21 @@ def test_junk_trash_sent_mail_and_drafts_are_ham_only_if_they_are_named(shell: S
     assert shell.learnt()[0] == {"ham": 4, "spam": 0}
 
 
+@pytest.mark.parametrize("command", ["train --ham", "mark-ham"])
+def test_mail_that_is_marked_as_deleted_or_a_draft_is_no_ham(shell: Shell, command: str) -> None:
+    for number, flags in enumerate(["", "S", "ST", "T", "DS", "F"]):
+        shell.write(f"box/cur/{number}.host:2,{flags}", mail(f"minutes {number}", name=f"{number}"))
+    result = shell.run(*command.split(), "box")
+    assert (
+        result.stderr.count("box/cur: mail in it that is marked as deleted or as a draft is left out of the ham") == 1
+    )
+    assert (result.exit_code, shell.learnt()[0]) == (0, {"ham": 3, "spam": 0})
+    shell.done("train", "--ham", "box/cur/2.host:2,ST")
+    assert shell.learnt()[0] == {"ham": 4, "spam": 0}
+    assert shell.run("mark-spam", "box").exit_code == 0
+    assert shell.learnt()[0] == {"ham": 0, "spam": 6}
+
+
 def test_folders_named_as_the_wrong_class_are_warned_of_and_can_be_put_right(shell: Shell) -> None:
     junk, sent = pile(shell, ".Junk", 3), pile(shell, ".Sent", 4)
     swapped = shell.run("train", "--ham", junk, "--spam", sent)

@@ -11,12 +11,14 @@ from typing import TypeVar
 
 from spamfilter.bayes.labels import LABELS, Label
 from spamfilter.errors import InputError, NotMail
-from spamfilter.mail.mailboxes import Mail, checked, find, whole_file
+from spamfilter.mail.mailboxes import FLAGS, Mail, checked, find, whole_file
 from spamfilter.mail.special_folders import kind_of, special_uses
 from spamfilter.mail.tagging import untagged
 
 HARDLY: dict[Label, str] = {"ham": "spam or junk", "spam": "sent mail"}
 """Class -> what a folder that is named as this class hardly holds, as in mail/special_folders.py."""
+NO_HAM = frozenset("TD")
+"""Maildir's flags of deleted mail (trashed) and of drafts."""
 
 
 def find_indexed(index: Path) -> list[tuple[Label, Mail]]:
@@ -102,10 +104,21 @@ def _as_it_came(mail: Mail, prefixes: Collection[str]) -> bytes:
 
 
 def not_ham(say: Callable[[str], None]) -> Callable[[Path], bool]:
-    """Whether a folder holds junk, deleted mail, sent mail or drafts; `say` takes a sentence for each that does."""
+    """Whether a folder holds junk, deleted mail, sent mail or drafts, or a file a mail that its flags call deleted or a
+    draft; `say` takes a sentence for each folder that does, or has such files.
+
+    With a server that cannot move mail, a program copies spam into the junk and leaves it marked as deleted where it
+    was, until it cleans up.
+    """
     uses = cache(_special_uses)
+    flagged = set[Path]()
 
     def special(path: Path) -> bool:
+        if path.parent.name == "cur" and not NO_HAM.isdisjoint(path.name.partition(FLAGS)[2]):
+            if path.parent not in flagged:
+                flagged.add(path.parent)
+                say(f"{path.parent}: mail in it that is marked as deleted or as a draft is left out of the ham")
+            return True
         if _is_one_mail(path) or (kind := kind_of(path.name, uses())) is None:
             return False
         says = "its name" if kind_of(path.name) else "Dovecot's configuration"
