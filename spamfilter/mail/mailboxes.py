@@ -22,7 +22,10 @@ _SEPARATOR = re.compile(
     rb"[^\r\n]{0,40}?[0-9]{2}:[0-9]{2}[^\r\n]*\r?\n"
 )
 _QUOTED_FROM = re.compile(rb"^>(>*From )", re.MULTILINE)
-
+# Bit 3 of its flags, among the fields that Thunderbird writes at the top; other mail may have such a field below.
+_REMOVED = re.compile(
+    rb"From [^\n]{0,300}\n(?:X-(?:Account-Key|UIDL): [^\n]{0,200}\n){0,2}X-Mozilla-Status: [0-9a-fA-F]{3}[89a-fA-F]"
+)
 
 _COMPRESSED = {
     "gzip": b"\x1f\x8b", "bzip2": b"BZh", "xz": b"\xfd7zXZ\0", "zstd": b"\x28\xb5\x2f\xfd",
@@ -97,18 +100,20 @@ def _files(folder: Path, left_out: Callable[[Path], bool], seen: set[tuple[int, 
 def _file(path: Path) -> Iterator[Mail]:
     """The mails of one file. A file that cannot be opened is one mail, whose `read` raises."""
     try:
-        starts, end = _starts(path)
+        starts, end, removed = _starts(path)
     except OSError:
-        starts, end = [0], -1
-    if len(starts) == 1:
+        starts, end, removed = [0], -1, set()
+    if len(starts) == 1 and not removed:
         yield Mail(str(path), partial(_slice, path, starts[0], -1))
         return
     for number, (start, stop) in enumerate(pairwise((*starts, end)), 1):
-        yield Mail(f"{path}:{number}", partial(_slice, path, start, stop))
+        if start not in removed:
+            yield Mail(f"{path}:{number}", partial(_slice, path, start, stop))
 
 
-def _starts(path: Path) -> tuple[list[int], int]:
-    """The offsets of the mails of a file, none in an empty file, and of its end, -1 if it is one mail."""
+def _starts(path: Path) -> tuple[list[int], int, set[int]]:
+    """The offsets of the mails of a file, none in an empty file, of its end, -1 if it is one mail, and of those mails
+    that Thunderbird has deleted or moved away, and leaves in the file until it compacts the folder."""
     with open(path, "rb", buffering=0) as file:
         first = file.read(5)
         begin = 0
@@ -118,16 +123,17 @@ def _starts(path: Path) -> tuple[list[int], int]:
             file.seek(begin)
             first = file.read(5) if more.startswith(b"From ", begin) else first
         if first != b"From ":
-            return [0] if first else [], -1
+            return [0] if first else [], -1, set()
         more = file.read(FIRST)
         if len(more) < FIRST and b"\nFrom " not in more:  # most mails; to map a file takes twice as long
-            return [begin], begin + len(first + more)
+            return [begin], begin + len(first + more), {begin} if _REMOVED.match(first + more) else set()
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
             if content.find(b"\nFrom ", begin) < 0:  # in a tenth of the time of the search
-                return [begin], len(content)
+                return [begin], len(content), {begin} if _REMOVED.match(content, begin) else set()
             starts = [match.start() for match in _SEPARATOR.finditer(content, begin)]
             # The first line may be no whole separator; what it begins is a mail all the same.
-            return starts if starts[:1] == [begin] else [begin, *starts], len(content)
+            starts = starts if starts[:1] == [begin] else [begin, *starts]
+            return starts, len(content), {start for start in starts if _REMOVED.match(content, start)}
 
 
 def is_mbox(content: bytes) -> bool:

@@ -76,6 +76,7 @@ REGEXES: dict[str, list[Worst]] = {
     "relay.session.xforward._PLAIN": [("", "a", ""), ("", "a", "+")],
     "system.ids._ID": [("", "A", ""), ("", "A" * 25 + " ", "")],
     "mail.mailboxes._QUOTED_FROM": [("", ">", ""), ("", ">\n", ""), ("", ">From ", "")],
+    "mail.mailboxes._REMOVED": [("From ", "x", ""), ("From \n", "X-UIDL: x\n", ""), ("From \nX-UIDL: ", "x", "")],
     "mail.mailboxes._SEPARATOR": [
         ("From ", "Mon ", ""), ("From Mon", " ", ""), ("", "\n\nFrom Mon,  1:", ""), ("From Mon ", "11:", ""),
         ("From Mon 11:11", "x", ""), ("", "\n\nFrom " + "Mon " * 80, ""), ("", "\n\nFrom " + "Mon" + " " * 50, ""),

@@ -196,6 +196,27 @@ def test_a_mail_that_is_gone_when_its_turn_comes_is_passed_over_and_named(tmp_pa
     assert problems == [f"{tmp_path}/cur/1.host:2,: No such file or directory"]
 
 
+@pytest.mark.parametrize("top", [b"", b"X-Account-Key: account1\nX-UIDL: 1\n"], ids=["imap", "pop"])
+@pytest.mark.parametrize("line_end", [b"\n", b"\r\n"])
+def test_what_thunderbird_has_deleted_or_moved_away_is_none_of_an_mbox(
+    tmp_path: Path, line_end: bytes, top: bytes
+) -> None:
+    flags = [b"0001", b"0009", b"1008", b"0013", b"000b", b"0000"]
+    mails = [
+        b"From - Sun Mar  1 12:00:00 2026\n%bX-Mozilla-Status: %b\n%b\n" % (top, flag, one(number))
+        for number, flag in enumerate(flags)
+    ]
+    inbox = write(tmp_path / "Inbox", b"".join(mails).replace(b"\n", line_end))
+    assert subjects(find(inbox)) == ["mail 0", "mail 3", "mail 5"]
+    assert [mail.name for mail in find(inbox)][1] == f"{inbox}:4"
+    for size in (0, 70_000):
+        alone = write(tmp_path / "Junk", mails[1] + b"x" * size)
+        with pytest.raises(NotMail, match="Junk: no mail in it"):
+            find(alone)
+    forged = write(tmp_path / "forged", LINE + b"To: x\nX-Mozilla-Status: 0009\n" + one(1))
+    assert subjects(find(forged)) == ["mail 1"]
+
+
 def test_an_mbox_that_shrinks_meanwhile_gives_no_pieces_of_mails(tmp_path: Path) -> None:
     mails = [LINE + one(number) + b"\n" for number in (1, 23, 4)]
     first, second, third = find(write(tmp_path / "mbox", b"".join(mails)))
