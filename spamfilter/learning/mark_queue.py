@@ -6,7 +6,7 @@ its end, also when the relay stops.
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -18,6 +18,7 @@ from spamfilter.learning.filter import Filter
 from spamfilter.learning.mark_lookup import Subject
 from spamfilter.learning.marks import Author
 from spamfilter.learning.transaction import Change
+from spamfilter.mail.tagging import untagged
 from spamfilter.system.escaping import printable
 from spamfilter.system.ids import id_of
 from spamfilter.system.threads import Threads
@@ -38,7 +39,10 @@ class Marked:
 
 
 class MarkQueue:
-    """Learns marks. learnt: called in the event loop after each change."""
+    """Learns marks. learnt: called in the event loop after each change.
+
+    settings, prefixes: may change; prefixes: what the relay may have put before the subjects of mail that is marked.
+    """
 
     def __init__(
         self,
@@ -53,6 +57,7 @@ class MarkQueue:
         kept_elsewhere: returns the name of the other host that keeps the mail of an id in quarantine, or ''.
         """
         self.settings = settings
+        self.prefixes: Collection[str] = ()
         self._relaying = relaying
         self._learnt = learnt
         self._noted = noted
@@ -69,7 +74,8 @@ class MarkQueue:
 
         Raises Refused, StoreBusy, StoreError; then nothing has changed.
         """
-        return await self._mark(lambda own: mark_lookup.by_mail(own, name, mail, author.user), label, author)
+        as_it_came = untagged(mail, self.prefixes)
+        return await self._mark(lambda own: mark_lookup.by_mail(own, name, as_it_came, author.user), label, author)
 
     async def mark_id(self, id: str, label: Label | None, author: Author) -> Marked:
         """Learn a mail by the id of its verdict. Raises as `mark_mail`, and InputError for an unknown id."""

@@ -62,7 +62,7 @@ def apply(settings: Settings, relay: Relay, socket: FeedbackSocket) -> None:
     relay.memory.bound(settings.limits.memory_bytes, settings.limits.message_size)
     relay.limits = within_descriptors(settings.limits)
     relay.feedback = socket.settings = settings.feedback
-    relay.mark_queue.settings = settings.feedback
+    relay.mark_queue.settings, relay.mark_queue.prefixes = settings.feedback, settings.subject_prefixes()
     relay.normalise = settings.normalises()
     socket.limits = settings.limits
     logging.getLogger().setLevel(settings.log.level.upper())

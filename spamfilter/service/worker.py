@@ -89,6 +89,7 @@ class Worker:
         learnt = self._following.wake if process.keeps else process.wake_keeper
         elsewhere = partial(kept_elsewhere, store, settings.hostname(), settings.quarantine_path())
         self._mark_queue = MarkQueue(filter, settings.feedback, learnt, self._limit_log.noted, elsewhere)
+        self._mark_queue.prefixes = settings.subject_prefixes()
         self._relay = Relay(
             judge=Judge(filter, settings.policy(), settings.policies()),
             journal=self._journal,

@@ -1,6 +1,7 @@
 """The relay as a process: feedback seen within a second, signals, a database in trouble."""
 
 import contextlib
+import json
 import re
 import signal
 import smtplib
@@ -15,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from spamfilter.config.settings import load
+from spamfilter.system.ids import new_id
 from tests.faults.daemon import Daemon
 from tests.faults.hop import next_hop
 from tests.integration.servers import Relay, relay, sink, wait_until
@@ -94,6 +96,21 @@ def test_sighup_changes_thresholds_without_dropping_a_connection(tmp_path: Path)
         wait_until(lambda: "unknown key verdict.spma" in server.log(), "the complaint")
         client.sendmail("a@x.example", ["b@y.example"], SPAM.format(3).encode())
         assert b"X-Spam-Flag: YES" in delivered(server)[2]
+
+
+def test_the_prefix_of_tagged_mail_is_not_learnt_by_a_mark(tmp_path: Path) -> None:
+    """Of a mail that the journal does not know any more; a reload changes the prefix."""
+    with relay(tmp_path / "relay", verdict={"subject_prefix": "[JUNK]"}) as server:
+        for number, prefix in enumerate(("[JUNK]", "[MUCK]")):
+            tagged = f"X-Spamfilter-Id: {new_id()}\nSubject: {prefix} pills {number}\n\nbuy pills {number}\n"
+            assert server.command("mark-spam", input=tagged).returncode == 0
+            server.config.write_text(server.config.read_text().replace("[JUNK]", "[MUCK]"))
+            server.process.send_signal(signal.SIGHUP)
+            wait_until(lambda: "reloaded" in server.log(), "the reload")
+        known = [
+            json.loads(line) for line in server.command("word", "--json", "pills", "junk", "muck").stdout.splitlines()
+        ]
+        assert [bool(word["evidence"]) for word in known] == [True, False, False]
 
 
 @pytest.mark.parametrize("workers", [1, 2])
