@@ -192,9 +192,10 @@ def _opened(path: Path) -> BinaryIO:
     except FileNotFoundError:
         if path.parent.name not in ("new", "cur"):
             raise
-        unique = path.name.partition(FLAGS)[0]
-        names = os.listdir(path.parent.with_name("cur"))
-        now = next((name for name in names if name.partition(FLAGS)[0] == unique), None)
-        if now is None:
+        folder, unique = path.parent.with_name("cur"), path.name.partition(FLAGS)[0]
+        # A client has looked into the folder, or read the mail; to go through a list of all names takes longer.
+        likely = (name for name in (f"{unique}{FLAGS}", f"{unique}{FLAGS}S") if (folder / name).exists())
+        now = next(likely, "") or next((name for name in os.listdir(folder) if name.partition(FLAGS)[0] == unique), "")
+        if not now:
             raise
-        return path.parent.with_name("cur").joinpath(now).open("rb")
+        return (folder / now).open("rb")

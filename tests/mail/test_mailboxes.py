@@ -175,13 +175,16 @@ def test_a_mail_is_read_when_its_turn_comes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["new/1.host", "cur/1.host", "cur/1.host:2,", "cur/1.host:2,F"])
-def test_a_mail_that_somebody_reads_or_flags_meanwhile_is_found_under_its_new_name(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize("flags", ["", "S", "RS"])
+def test_a_mail_that_somebody_reads_or_flags_meanwhile_is_found_under_its_new_name(
+    tmp_path: Path, name: str, flags: str
+) -> None:
     path = write(tmp_path / name, one(1))
     for other in ("new", "cur"):
         (tmp_path / other).mkdir(exist_ok=True)
     write(tmp_path / "cur" / "1.host2:2,S", one(2))
     mails = find(tmp_path)
-    path.rename(tmp_path / "cur" / "1.host:2,RS")
+    path.rename(tmp_path / "cur" / f"1.host:2,{flags}")
     assert sorted(subjects(mails)) == ["mail 1", "mail 2"]
 
 
