@@ -1,7 +1,7 @@
 """Reads the bytes of a mail into a Message: its header fields, the text of its parts, its defects.
 
-Guarantee: `parse` never raises, and takes time linear in the bytes that it reads, the first 65,536. It reads for
-statistics and validates nothing: a broken part is read as far as possible.
+Guarantee: `parse` never raises, and takes time linear in the bytes it reads: the first 65,536, or a long header and
+32,768 behind it. It reads for statistics and validates nothing: a broken part is read as far as possible.
 """
 
 import binascii
@@ -18,6 +18,9 @@ from spamfilter.mail.text import GAP, at_ends, cut, decoded, ends, hidden_apart,
 
 SCANNED = 65_536
 """Bytes of a mail that are read: words further down gained nothing on three corpora."""
+LONG_HEADER, LONGEST_HEADER = SCANNED // 2, 1_048_576
+"""Bytes of a header from which on, and up to which, it is read to its end and LONG_HEADER bytes behind it, so that a
+long field does not hide the text. Exim takes no longer header, and Gmail none of half of it."""
 MAX_DEPTH = 6
 MAX_PARTS = 12
 """Levels of nested parts, and parts of one level, that are read; real mail stays well below both."""
@@ -30,8 +33,8 @@ MAX_MARKUP = 8_000
 MAX_TEXT = 4_000
 """Text parts that are read, decoded bytes of each, bytes of HTML without styles that are looked through for what is
 shown, and bytes of text kept of all parts: more gained nothing and cost time. Of what is longer the beginning and the
-end are kept, half each, so that nothing put before a text hides it; but of a mail beyond SCANNED, whose end is not
-read, only the beginning."""
+end are kept, half each, so that nothing put before a text hides it; but of a mail whose end is not read, only the
+beginning."""
 SHORT = 1_000
 SAMPLED = 10
 """Bytes of an alternative up to which it can hide little, and of how many words of a longer one a word is looked for in
@@ -131,10 +134,9 @@ class Message:
 
 def parse(data: bytes) -> Message:
     """Read the first SCANNED bytes of a mail, with LF or CR LF as line ends; a leading mbox line is skipped."""
-    # Cut when all line ends are LF, so that a mail reads the same from the wire and from disk.
-    head = bytes(data[: 2 * SCANNED]).replace(b"\r\n", b"\n")
-    walk = _Walk(ends if len(head) <= SCANNED else cut)
-    head = head[:SCANNED]
+    head, is_all = _read_of(data)
+    walk = _Walk(ends if is_all else cut)
+    scanned = min(len(data), max(len(head), SCANNED))
     if head.startswith((b"From ", b">From ")):
         head = head.partition(b"\n")[2]
     fields, written, body = split_header(head, Room(), walk.defects)
@@ -148,10 +150,21 @@ def parse(data: bytes) -> Message:
         text=walk.limited(b"\n".join((*walk.texts, *walk.hidden))),
         shown=walk.limited(b"\n".join(walk.shown)),
         size=len(data),
-        scanned=min(len(data), SCANNED),
+        scanned=scanned,
         defects=tuple(dict.fromkeys(walk.defects)),
         disguised=tuple(walk.disguised),
     )
+
+
+def _read_of(data: bytes) -> tuple[bytes, bool]:
+    """What is read of a mail, with LF as line ends, and whether that is all of it."""
+    # Cut when all line ends are LF, so that a mail reads the same from the wire and from disk.
+    head = bytes(data[: 2 * SCANNED]).replace(b"\r\n", b"\n")
+    if len(head) > SCANNED and head.find(b"\n\n", 0, LONG_HEADER) < 0:
+        more = bytes(data[:LONGEST_HEADER]).replace(b"\r\n", b"\n")
+        if (end := more.find(b"\n\n", LONG_HEADER - 1)) >= 0:
+            return more[: end + LONG_HEADER], len(data) <= LONGEST_HEADER and len(more) <= end + LONG_HEADER
+    return head[:SCANNED], len(head) <= SCANNED
 
 
 class _Walk:

@@ -78,6 +78,21 @@ def test_only_the_first_65536_bytes_are_looked_at(start: bytes, end: bytes) -> N
     assert (whole.scanned, whole.size) == (SCANNED, len(filled) + 5)
 
 
+@pytest.mark.parametrize("line_end", [b"\n", b"\r\n"], ids=["lf", "crlf"])
+@pytest.mark.parametrize("field", [b"X-Long: %s\n" % (b"x" * 99_000), b"X-Long: x\n" * 12_000], ids=["one", "many"])
+def test_a_long_header_hides_no_text_behind_it(field: bytes, line_end: bytes) -> None:
+    mail = b"Subject: x\n%s\n" % field + b"buy pills\n" * 4_000
+    message = parse(mail.replace(b"\n", line_end))
+    assert message.text.startswith(b"buy pills\nbuy")
+    assert len(field) < message.scanned < len(mail)
+
+
+def test_a_long_header_before_the_fields_of_a_mail_hides_them_neither() -> None:
+    long = b"X-Long: %s\n" % (b"x" * 99_000)
+    message = parse(long + b"Subject: y\nContent-Transfer-Encoding: base64\n\nYnV5IHBpbGxz\n")
+    assert (message.field(b"subject"), message.text) == ("y", b"buy pills")
+
+
 @some(100)
 @given(MAILS.filter(lambda data: b"\r" not in data))
 def test_crlf_and_lf_are_the_same_mail(data: bytes) -> None:
