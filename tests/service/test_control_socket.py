@@ -663,7 +663,7 @@ def test_what_is_no_relay_is_named(tmp_path: Path, answer: bytes) -> None:
     with (
         answering(tmp_path / "x.sock", answer) as path,
         closing(SocketClient(path)) as client,
-        pytest.raises(InputError, match=r"x.sock: what listens there is no relay"),
+        pytest.raises(SpamfilterError, match=r"x.sock: what listens there is no relay"),
     ):
         client.ask({"command": "status"})
 

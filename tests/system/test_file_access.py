@@ -48,8 +48,8 @@ def folder() -> Iterator[Path]:
 
 
 @pytest.fixture
-def closed_to_the_owner() -> Iterator[None]:
-    """A umask that removes rights of the owner, too, as UMask=0177 of a unit does."""
+def closed_to_the_owner(tmp_path: Path) -> Iterator[None]:
+    """A umask that removes rights of the owner, too, as UMask=0177 of a unit does, after pytest has made the folder."""
     before = os.umask(0o277)
     yield
     os.umask(before)
