@@ -41,14 +41,16 @@ MOST_RULES = 200
 
 Do = Literal["teach", "deliver", "delete"]
 """What to do with a mail: deliver it and mark it as not spam, only deliver it, or delete it."""
-MailOutcome = Literal["done", "untaught", "refused", "failed"]
-"""What became of it; untaught: done, but not learnt; refused by the next hop; failed for now."""
+MailOutcome = Literal["done", "untaught", "gone", "refused", "failed"]
+"""What became of it; untaught: done, but not learnt; gone: another request has done something else, as from a second
+tab; refused by the next hop; failed for now."""
 DONE = {"teach": "delivered", "deliver": "delivered", "delete": "deleted"}
 SENTENCES = {
     "again": "This page was too old, and nothing was done. Please do it again.",
     "delivered": "Mails delivered: {number}",
     "deleted": "Mails deleted: {number}",
     "untaught": "Delivered, but not learnt as not spam: {number}.",
+    "gone": "Delivered or deleted already, so that nothing was done: {number}.",
     "refused": "Still kept, because your mail server does not take it: {number}. Ask your administrator.",
     "failed": "Still kept, because it did not work now: {number}. Try again later.",
     "undecided": "Nothing was done: choose what to do with the mails that are ticked.",
@@ -104,9 +106,9 @@ def act(visit: Visit, address: str) -> Response:
     if not mails:
         return _back(visit, ticked=len(ids))
     results = Counter(_carried_out(visit, address, found, do) for found in marking.in_time(mails))
-    done, refused = results["done"] + results["untaught"], results["refused"]
-    told = {DONE[do]: done, "untaught": results["untaught"], "refused": refused, "failed": len(mails) - done - refused}
-    return _back(visit, **told)
+    told = {DONE[do]: results["done"] + results["untaught"], "gone": results["gone"], "refused": results["refused"]}
+    rest = len(mails) - sum(told.values())
+    return _back(visit, **told, untaught=results["untaught"], failed=rest)
 
 
 def again(visit: Visit) -> Response:
@@ -157,6 +159,8 @@ def act_on_mail(visit: Visit, address: str) -> Response:
     outcome = _carried_out(visit, address, found, _do(visit))
     if outcome in ("done", "untaught"):
         return _back(visit, done=found.id, untaught=int(outcome == "untaught"))
+    if outcome == "gone":
+        return _gone(visit)
     found = _mail(visit, address) or found  # under another name where its delivery was interrupted
     if outcome == "refused":
         return _opened(
@@ -181,11 +185,13 @@ def _carried_out(visit: Visit, address: str, found: Quarantined, do: Do) -> Mail
             return "done"
         delivered = marking.release(visit.site, found.id, author, address, teach=do == "teach")
     except SpamfilterError as error:
-        done = bool(_became(visit, address, found.id))
+        done = _became(visit, address, found.id) == DONE[do]
         what, by = DONE[do] if done else f"not {DONE[do]}", printable(author.name)
         log.warning("%s: %s by %s: %s", found.id, what, by, printable(str(error), 300))
         if done:
             return "done"
+        if not _kept_for(visit, address, [found.id]):
+            return "gone"
         return "refused" if isinstance(error, Refused) else "failed"
     if delivered.untaught:
         log.warning("%s by %s", printable(delivered.untaught, 300), printable(author.name))

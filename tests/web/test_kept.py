@@ -7,6 +7,7 @@ import re
 import sqlite3
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from email.message import EmailMessage
@@ -22,7 +23,7 @@ from spamfilter.learning.filter import Filter
 from spamfilter.reports.digest_links import link_of
 from spamfilter.stores import Rule, open_store
 from spamfilter.web.kept import MOST_RULES
-from tests.faults.fault import Break, Say
+from tests.faults.fault import Break, Hold, Say
 from tests.integration.servers import workshop
 from tests.support.made import reading
 from tests.web.pages import Site, mail_of, site, taught
@@ -361,6 +362,38 @@ def test_what_was_not_done_is_said_with_its_reason(pages: Site) -> None:
     said = browser.submitted(link, link, do="teach", **ticked).words
     assert "Zugestellte Mails: 3" in said
     assert "nicht als „kein Spam“ gelernt: 3." in said
+
+
+@pytest.mark.parametrize(
+    ("at", "told"),
+    [
+        ("list", (200, "Schon zugestellt oder gelöscht, darum wurde nichts getan: 1.")),
+        ("mail", (404, "Sie wurde zugestellt oder gelöscht.")),
+    ],
+)
+def test_of_two_tabs_the_second_says_nothing_that_the_first_has_prevented(
+    pages: Site, at: str, told: tuple[int, str]
+) -> None:
+    id = send(pages, "tabs", "Casino tabs", B, C)
+    link = link_in(digests(pages)[B])
+    path, ticked = (link, {f"mail-{id}": "on"}) if at == "list" else (f"{link}/{id}", {})
+    first, second = pages.browser(), pages.browser()
+    stamps = [browser.get(path).stamp for browser in (first, second)]
+    pages.hop.faults["MAIL"] = slow = Hold()
+    with ThreadPoolExecutor() as tabs:
+        delivery = tabs.submit(first.post, path, {"stamp": stamps[0], "do": "deliver", **ticked})
+        assert slow.reached.wait(20)
+        deletion = tabs.submit(second.post, path, {"stamp": stamps[1], "do": "delete", **ticked})
+        time.sleep(1)  # it has found the mail, and waits for the delivery
+        slow.release.set()
+        assert delivery.result().status == 303
+        said = deletion.result()
+    if said.status == 303:
+        said = second.get(said.fields["location"])
+    assert said.status == told[0]
+    assert told[1] in said.words
+    assert "Gelöschte Mails" not in said.words
+    assert [kept.recipients for kept in pages.hop.copies("tabs")] == [(B,)]
 
 
 def test_a_next_hop_that_goes_away_after_the_mail_may_have_delivered_it(pages: Site) -> None:
