@@ -17,7 +17,7 @@ from tests.web.pages import Browser, Site, mail_of, site
 PAGE = (Path(__file__).parents[2] / "docs" / "web.md").read_text(encoding="utf-8")
 PLAIN, SIGNED_IN = re.findall(r"^    location / {\n(?:     .*\n)+    }\n", PAGE, re.MULTILINE)
 """The lines of docs/web.md for accounts that sign in at the page, and at the proxy."""
-USERS = {"lena": "of nginx", "mallory": "of nginx, too"}
+USERS = {"lena": "of nginx", "mallory": "of nginx, too", "j\xf6rg": "of nginx, as UTF-8"}
 ELSEWHERE = "127.0.0.2"
 """An address of this host that is no proxy's."""
 
@@ -42,7 +42,7 @@ def nginx(folder: Path, made: Site, lines: str) -> Iterator[Browser]:
     program = require("nginx", "nginx-light")
     folder.mkdir()
     users = folder / "users"
-    users.write_text("".join(f"{name}:{{PLAIN}}{password}\n" for name, password in USERS.items()))
+    users.write_text("".join(f"{name}:{{PLAIN}}{password}\n" for name, password in USERS.items()), encoding="utf-8")
     lines = lines.replace("127.0.0.1:8725", f"127.0.0.1:{made.port}")
     lines = lines.replace("/etc/nginx/spamfilter.htpasswd", str(users))
     assert str(made.port) in lines
@@ -95,6 +95,10 @@ def test_who_has_signed_in_at_the_proxy_is_who_it_says(folder: Path) -> None:
             assert browser.get("/api/doctor").status == 403
         browser.fields, browser.cookies = basic("mallory"), {}
         assert browser.get("/").status == 403
+        with made.accounts.open("a", encoding="utf-8") as accounts:
+            accounts.write("j\xf6rg:label:-\n")
+        browser.fields, browser.cookies = basic("j\xf6rg"), {}
+        assert "j\xf6rg Sign out" in browser.get("/").words
         past = Browser(made.port, {"X-Remote-User": "anna"}, address=ELSEWHERE)
         assert past.get("/").fields["location"] == "/login?next=/"
         assert past.get("/api/messages").status == 401

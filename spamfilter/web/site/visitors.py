@@ -86,6 +86,14 @@ def is_from_another_site(request: Request) -> bool:
     return request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none")
 
 
+def _as_utf8(value: str) -> str:
+    """The value of a field, which was read as Latin-1, as the UTF-8 that proxies send names in; else as it was read."""
+    try:
+        return value.encode("latin-1").decode()
+    except UnicodeDecodeError:
+        return value
+
+
 class Visitors:
     """Finds the origin and the account of a request."""
 
@@ -109,7 +117,7 @@ class Visitors:
                     break
         named = headers.getlist(self._web.proxy_header) if self._web.proxy_header else []
         # If there are two, one may be from the client, and the proxy has passed it on.
-        proxied = named[0] if len(named) == 1 else ""
+        proxied = _as_utf8(named[0]) if len(named) == 1 else ""
         return Origin(address, headers.get("x-forwarded-proto", "") == "https", proxied)
 
     def signed_in(self, origin: Origin, name: str, password: str) -> Account | None:
