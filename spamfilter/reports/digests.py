@@ -23,7 +23,7 @@ from spamfilter.reports.html import environment
 from spamfilter.reports.mail import own_mail
 from spamfilter.stores import JournalEntry, QuarantineEvent, Store
 from spamfilter.system.escaping import harmless
-from spamfilter.system.moments import day_text, moment_text
+from spamfilter.system.moments import day_text, moment_of, moment_text
 
 LAST = "last_digest"
 """The name of the database's setting with the time of the last digests."""
@@ -136,11 +136,12 @@ def digest_mail(digest: Digest, settings: Settings, sender: str, key: bytes, now
     """The digest as `own_mail` makes it."""
     options = settings.digest
     say = translator(settings.feedback.language)
-    expires = now + timedelta(days=options.link_days)
+    day = day_text(now + timedelta(days=options.link_days))
+    expires = moment_of(day, end=True)  # the mail names a day, and readers take it for a whole one
     base = f"{options.url.rstrip('/')}/kept/{link_of(key, digest.address, expires)}"
     facts: dict[str, Any] = {
         "say": say, "address": digest.address, "mails": digest.mails[: options.entries], "base": base,
-        "more": max(len(digest.mails) - options.entries, 0), "expires": expires,
+        "more": max(len(digest.mails) - options.entries, 0), "day": day,
         "subject_of": lambda mail: mail.subject[:SUBJECT] or say("(no subject)"),
         "deleted": _deleted(say, settings.verdict.quarantine_days), "language": settings.feedback.language,
     }  # fmt: skip
@@ -166,6 +167,6 @@ def _plain(facts: Mapping[str, Any]) -> str:
         lines += [f"  {say('Look at it or deliver it')}: {base}/{mail.id}", ""]
     if facts["more"]:
         lines += [say("{number} more are on the page.", number=facts["more"]), ""]
-    lines += [say("All kept mails, until {day}:", day=day_text(facts["expires"])), f"{base}", ""]
+    lines += [say("All kept mails, until {day}:", day=facts["day"]), f"{base}", ""]
     lines.append(facts["deleted"])
     return "\n".join(lines) + "\n"

@@ -18,10 +18,11 @@ from spamfilter.config.translation import LANGUAGES, catalog
 from spamfilter.errors import ConfigError, TryAgain
 from spamfilter.mail.tagging import mark
 from spamfilter.relay.next_hops import Maildir
-from spamfilter.reports.digest_links import address_of_link, held_key, link_of
+from spamfilter.reports.digest_links import address_of_link, held_key
 from spamfilter.reports.digests import digest_mail, is_due, new_digests
 from spamfilter.stores import Store
 from spamfilter.system.ids import new_id
+from spamfilter.system.moments import moment_of
 from spamfilter.web.kept import RULE_MADE, SENTENCES
 from tests.support.made import journal_entry, mail
 from tests.support.memory_store import MemoryStore
@@ -73,6 +74,13 @@ def keep(folder: Path, *recipients: bytes, sender: bytes = b"a@example.org") -> 
     return id
 
 
+def text_of(sent: bytes) -> str:
+    """What a reader without HTML sees of a digest."""
+    body = message_from_bytes(sent, policy=default).get_body(("plain",))
+    assert body is not None
+    return str(body.get_content())
+
+
 def test_only_own_users_get_a_digest_and_each_mail_once(tmp_path: Path, store: Store) -> None:
     recipients = b"Ann@Example.net", b"ann@example.net", b"trap@example.net", b"customer@elsewhere.test"
     id = keep(tmp_path, *recipients)
@@ -97,9 +105,20 @@ def test_an_address_with_letters_of_any_script_gets_a_digest(tmp_path: Path, sto
     assert (first.address, second.address) == ("gr\xfcn+x@example.net", "\u7528\u6237@example.net")
     sent = digest_mail(first, some, "filter@example.org", b"k" * 32, NOW).decode()
     assert f"\r\nTo: {first.address}\r\n" in sent
-    link = link_of(b"k" * 32, first.address, NOW + timedelta(days=some.digest.link_days))
-    assert f"/kept/{link}/{id}" in message_from_bytes(sent.encode(), policy=default).as_string().replace("=\n", "")
+    (link,) = re.findall(rf"/kept/(\S+)/{id}", text_of(sent.encode()))
     assert address_of_link(b"k" * 32, link, NOW) == first.address
+
+
+def test_a_link_works_to_the_end_of_the_day_that_the_digest_names(tmp_path: Path, store: Store) -> None:
+    keep(tmp_path, b"ann@example.net")
+    some = settings(tmp_path, link_days=2.0)
+    (one,) = new_digests(some, store)
+    said = text_of(digest_mail(one, some, "filter@example.org", b"k" * 32, NOW))
+    ((day, link),) = re.findall(r"until (\S+):\s+https://mail\.example\.org/kept/(\S+)", said)
+    end = moment_of(day, end=True)
+    assert timedelta(days=2) <= end - NOW < timedelta(days=3)
+    assert address_of_link(b"k" * 32, link, end - timedelta(seconds=1)) == one.address
+    assert address_of_link(b"k" * 32, link, end) is None
 
 
 def test_an_address_that_is_left_out_gets_no_digest(tmp_path: Path, store: Store) -> None:
