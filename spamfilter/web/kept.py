@@ -35,7 +35,7 @@ from spamfilter.web.site import Visit, redirected, shown
 log = logging.getLogger("spamfilter.web")
 
 SHOWN = 100
-"""Mails on the page: as many as a form may name."""
+"""Mails on a page: as many as a form may name."""
 MOST_RULES = 200
 """Rules of one address by its links: more than a person makes, and a small part of those that the database keeps."""
 
@@ -85,12 +85,15 @@ def _by_link(answer: Callable[[Visit, str], Response]) -> Callable[[Visit], Resp
 
 @_by_link
 def listed(visit: Visit, address: str) -> Response:
-    """All mail that is kept for the address of the link, the rules on senders that hold for it alone, what was done."""
-    mails = visit.site.quarantine().latest(SHOWN + 1, address)
+    """The mail that is kept for the address of the link, SHOWN on a page, the latest first; the rules on senders that
+    hold for it alone; what was done."""
+    asked = visit.query.get("page", "")
+    page = int(asked) if re.fullmatch("[1-9][0-9]{0,3}", asked) else 1
+    mails = visit.site.quarantine().latest(page * SHOWN + 1, address)[(page - 1) * SHOWN :]
     rules = [(rule, _is_own(rule, address)) for rule in visit.site.store.rules() if rule.whom == address]
     return _shown(
-        visit, "kept", address=address, mails=mails[:SHOWN], more=len(mails) > SHOWN, said=_said(visit, address),
-        rules=rules[::-1], all="all" in visit.query,
+        visit, "kept", address=address, mails=mails[:SHOWN], more=len(mails) > SHOWN, page=page,
+        said=_said(visit, address), rules=rules[::-1], all="all" in visit.query,
     )  # fmt: skip
 
 

@@ -12,17 +12,23 @@ from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from email.message import EmailMessage
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, expect
 
 from spamfilter.bayes.labels import Label
+from spamfilter.bayes.model import Score
+from spamfilter.bayes.verdict import Verdict
 from spamfilter.config.settings import Settings
 from spamfilter.learning.filter import Filter
+from spamfilter.mail.tagging import mark
+from spamfilter.relay.next_hops import Maildir
 from spamfilter.reports.digest_links import link_of
 from spamfilter.stores import Rule, open_store
-from spamfilter.web.kept import MOST_RULES
+from spamfilter.system.ids import new_id
+from spamfilter.web.kept import MOST_RULES, SHOWN
 from tests.faults.fault import Break, Hold, Say
 from tests.integration.servers import workshop
 from tests.support.made import reading
@@ -362,6 +368,32 @@ def test_what_was_not_done_is_said_with_its_reason(pages: Site) -> None:
     said = browser.submitted(link, link, do="teach", **ticked).words
     assert "Zugestellte Mails: 3" in said
     assert "nicht als „kein Spam“ gelernt: 3." in said
+
+
+def test_all_that_is_kept_is_on_the_pages_of_the_link(pages: Site) -> None:
+    verdict = Verdict(Score(5.0, 0.99), "spam", "quarantine", 0.8, {"ham": 5, "spam": 5})
+    for number in range(SHOWN + 2):
+        id, mail = new_id(), mail_of(f"kept{number}", f"Casino {number}", PILLS)
+        Maildir(pages.relay.state / "quarantine").write(
+            mark(mail, verdict.fields(id)), b"a@example.org", [B.encode()], id
+        )
+    link, browser = link_in(digests(pages)[B]), pages.browser()
+    pattern = r'name="mail-([0-9A-Z]{26})"'
+    first = browser.get(link)
+    assert 'rel="prev"' not in first.text
+    older = re.search(r'rel="next" href="([^"]+)">Ältere<', first.text)
+    assert older
+    second = browser.get(older.group(1))
+    ids = re.findall(pattern, first.text), re.findall(pattern, second.text)
+    assert [*map(len, ids)] == [SHOWN, 2]
+    assert len({*ids[0], *ids[1]}) == SHOWN + 2
+    assert 'rel="next"' not in second.text
+    assert f'rel="prev" href="{link}?page=1">Neuere<' in second.text
+    form = {"stamp": second.stamp, "do": "delete", **{f"mail-{id}": "on" for id in ids[1]}}
+    assert "Gelöschte Mails: 2" in browser.get(browser.post(link, form).fields["location"]).words
+    assert browser.get(older.group(1)).words.endswith("Neuere")
+    for odd in ("0", "-1", "x", "10000", "\u0662"):
+        assert re.findall(pattern, browser.get(f"{link}?page={quote(odd)}").text) == ids[0]
 
 
 @pytest.mark.parametrize(
