@@ -124,9 +124,9 @@ def domain(text: str) -> str:
 
 
 def mailbox(text: str) -> str:
-    """The address in lower case, its domain in ASCII."""
+    """The address in lower case, its domain in ASCII and without a dot at its end."""
     local, at, host = text.rpartition("@")
-    name = f"{local}{at}{in_ascii(host)}"
+    name = f"{local}{at}{in_ascii(host.removesuffix('.'))}"
     if not is_mailbox(name):
         raise ValueError("not an address, as in spam@example.org")
     return name.lower()

@@ -21,7 +21,7 @@ _RULE = re.compile(r"(\S+)(?: +for +(\S+))?(?: +until +(\S+))?", re.ASCII)
 def sender(text: str) -> str:
     """An address, a domain or a network, in its one spelling; *@domain, as other filters write it, is the domain.
 
-    >>> sender("Boss@Example.org"), sender("@example.org"), sender("192.0.2.1"), sender("Ann/Sales@example.org")
+    >>> sender("Boss@Example.org."), sender("@example.org"), sender("192.0.2.1"), sender("Ann/Sales@example.org")
     ('boss@example.org', 'example.org', '192.0.2.1/32', 'ann/sales@example.org')
     """
     if "@" not in text and (":" in text or "/" in text or re.fullmatch(r"[0-9.]+", text)):
