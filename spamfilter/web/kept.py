@@ -90,7 +90,7 @@ def listed(visit: Visit, address: str) -> Response:
     asked = visit.query.get("page", "")
     page = int(asked) if re.fullmatch("[1-9][0-9]{0,3}", asked) else 1
     mails = visit.site.quarantine().latest(page * SHOWN + 1, address)[(page - 1) * SHOWN :]
-    rules = [(rule, _is_own(rule, address)) for rule in visit.site.store.rules() if rule.whom == address]
+    rules = [(rule, _is_own(rule, address)) for rule in _rules(visit) if rule.whom == address]
     return _shown(
         visit, "kept", address=address, mails=mails[:SHOWN], more=len(mails) > SHOWN, page=page,
         said=_said(visit, address), rules=rules[::-1], all="all" in visit.query,
@@ -204,7 +204,7 @@ def _carried_out(visit: Visit, address: str, found: Quarantined, do: Do) -> Mail
 
 def _listing(visit: Visit, address: str, found: Quarantined, kind: Kind) -> Response:
     store, by, now = visit.site.store, user_of(address), datetime.now(UTC)
-    sender, rules = _sender(visit, address, found), store.rules()
+    sender, rules = _sender(visit, address, found), _rules(visit)
     if any(rule.what == sender and rule.whom == address and rule.by != by for rule in rules):
         return _opened(visit, address, found, "Your administrator has made a rule on this sender for you.", 403)
     if kind == "allow" and _is_blocked(visit, address, found, rules):
@@ -218,6 +218,12 @@ def _listing(visit: Visit, address: str, found: Quarantined, kind: Kind) -> Resp
         return _opened(visit, address, found, "No rule can be made on this sender.", 400)
     log.info("rule %d: %s %s for %s", rule.id, kind, printable(rule.what), printable(rule.whom))
     return _back(visit, rule=rule.id)
+
+
+def _rules(visit: Visit) -> list[Rule]:
+    """The rules of the database that hold; those that have expired stay there for up to an hour."""
+    now = datetime.now(UTC)
+    return [rule for rule in visit.site.store.rules() if rule.expires is None or rule.expires > now]
 
 
 def _is_blocked(visit: Visit, address: str, found: Quarantined, rules: Sequence[Rule]) -> bool:

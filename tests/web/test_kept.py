@@ -324,6 +324,19 @@ def test_a_link_replaces_no_rule_of_the_administrator_and_fills_no_database(page
     assert len(rules(pages)) == MOST_RULES
 
 
+def test_a_rule_of_the_administrator_that_has_expired_keeps_nobody_from_making_one(pages: Site) -> None:
+    id = send(pages, "first", "Money", B)
+    link, now = link_in(digests(pages)[B]), datetime.now(UTC)
+    with closing(open_store(f"sqlite:///{pages.relay.database}")) as store:
+        store.add_rule(Rule("allow", "a@example.org", B, now - timedelta(minutes=1), "anna", now), now)
+    browser = pages.browser()
+    assert "a@example.org" not in browser.get(link).words.partition("Ihre Absender")[2]
+    said = browser.submitted(f"{link}/{id}", f"{link}/{id}", rule="block").words
+    assert "Mails von a@example.org an Sie gelten ab jetzt immer als Spam." in said
+    assert [rule["kind"] for rule in rules(pages)] == ["block"]
+    assert [rule["ending"] for rule in rules(pages, "--history")] == ["expired"]
+
+
 def test_a_mail_too_old_to_mark_by_id_is_learnt_as_it_is_delivered(pages: Site) -> None:
     ids = {name: send(pages, name, f"Casino {name}", B) for name in ("by link", "by page")}
     link = link_in(digests(pages)[B])
