@@ -86,10 +86,8 @@ def _mark(
             click.echo(json.dumps(answer))
         else:
             sentence(text.replace(f"learnt as {label}", f"learnt as {coloured(str(label))}", 1))
-            if label == "ham" and _is_kept(file, answer.get("id", "")):
-                sentence(
-                    f"{answer['id']}: is in quarantine; `spamfilter quarantine release {answer['id']}` delivers it"
-                )
+            if label == "ham":
+                tell_if_kept(configured_quarantine(file), answer.get("id", ""))
     if label is not None and learnt >= MANY:
         sentence(
             f"{learnt:,} marks of {label} alone: run `spamfilter retrain`, which mixes them with all else that was"
@@ -110,13 +108,14 @@ def _left_out(label: "Label | None", names: Sequence[str]) -> Callable[[Path], b
     return not_ham(partial(sentence, err=True))
 
 
-def _is_kept(file: Path | None, id: str) -> bool:
-    """Whether the quarantine has a file for this id; False if this user may not look."""
-    folder = configured_quarantine(file)
+def tell_if_kept(folder: Path, id: str) -> None:
+    """Say of a mail that was marked as ham if this quarantine still has it; nothing where this user may not look."""
     try:
-        return bool(id) and any(id in name for part in ("new", "cur") for name in os.listdir(folder / part))
+        kept = bool(id) and any(id in name for part in ("new", "cur") for name in os.listdir(folder / part))
     except OSError:
-        return False
+        return
+    if kept:
+        sentence(f"{id}: is in quarantine; `spamfilter quarantine release {id}` delivers it")
 
 
 def _of_relay(

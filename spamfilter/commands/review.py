@@ -14,6 +14,7 @@ import click
 from spamfilter.bayes.labels import LABELS, Label
 from spamfilter.bayes.verdict import EVIDENCE_SHOWN
 from spamfilter.commands.command import as_json_option, moment, opened_filter, user
+from spamfilter.commands.mark import tell_if_kept
 from spamfilter.config.settings import Settings
 from spamfilter.errors import InputError, SpamfilterError, StoreBusy, StoreDamaged, StoreError
 from spamfilter.learning import marks
@@ -166,6 +167,8 @@ class _Session:
                 click.echo(f"{subject.id}: somebody else has marked it meanwhile")
                 return at + 1
             click.echo(self._mark(subject, LABELLED[key]))
+            if LABELLED[key] == "ham":
+                tell_if_kept(self._settings.quarantine_path(), subject.id)
             self._done.append((at, subject, LABELLED[key]))
             return at + 1
         elif key in ("n", " "):

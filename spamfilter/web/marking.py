@@ -27,8 +27,8 @@ from spamfilter.service.control_socket.client import NoRelay, SocketClient
 from spamfilter.stores import JournalEntry
 from spamfilter.system.ids import id_of
 from spamfilter.web.accounts import Account
-from spamfilter.web.message_views import entry_of
-from spamfilter.web.site import Site
+from spamfilter.web.message_views import entry_of, is_kept
+from spamfilter.web.site import Site, Visit
 
 Each = TypeVar("Each")
 SOURCE = "web"
@@ -86,6 +86,17 @@ def notice(entry: JournalEntry, label: Label | None, done: Mapping[str, Any]) ->
     if done["was"] == label:
         return f"{name}: already {learnt}, by nobody's mark; now recorded as your mark"
     return f"{name}: {learnt}{was and f' instead of {was}'}; {score}"
+
+
+def mark_and_tell(visit: Visit, entry: JournalEntry, label: Label | None) -> None:
+    """Learn a message as the user of a page says, and tell them what that has done, and what it has not.
+
+    Raises as `mark`.
+    """
+    visit.tell(notice(entry, label, mark(visit.site, entry.id, label, author_of(visit.user))))
+    if label == "ham" and is_kept(visit.site, entry):
+        who = '"Deliver" on its page' if visit.user.may("administer") else "an administrator"
+        visit.tell(f"The mail is still in quarantine: {who} sends it to its recipients.")
 
 
 @dataclass(frozen=True, slots=True)

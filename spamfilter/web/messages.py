@@ -67,10 +67,7 @@ def mark(visit: Visit) -> Response:
         label = None
     elif label not in LABELS:
         raise InputError("label: neither ham nor spam nor forget")
-    done = marking.mark(site, entry.id, label, marking.author_of(visit.user))
-    visit.tell(marking.notice(entry, label, done))
-    if label == "ham" and message_views.is_kept(site, entry):
-        visit.tell('The mail is still in quarantine: "Deliver" sends it to its recipients.')
+    marking.mark_and_tell(visit, entry, label)
     return redirected(f"/messages/{entry.id}")
 
 

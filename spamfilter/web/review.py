@@ -105,8 +105,7 @@ def answer(visit: Visit) -> Response:
         review_of(site).skip(entry.digest)
         session.done.append((entry.id, None))
     elif label in LABELS:
-        done = marking.mark(site, entry.id, label, marking.author_of(visit.user))
-        visit.tell(marking.notice(entry, label, done))
+        marking.mark_and_tell(visit, entry, label)
         session.done.append((entry.id, label))
     else:
         raise InputError("label: neither ham nor spam nor skip")
@@ -145,5 +144,4 @@ def _take_back(visit: Visit, id: str, label: Label | None) -> None:
     if mine not in [(one.by, one.source, one.label) for one in learnt]:
         visit.tell(f"{id}: not undone, because it was changed since")
         return
-    done = marking.mark(site, id, None, marking.author_of(visit.user))
-    visit.tell(marking.notice(entry, None, done))
+    marking.mark_and_tell(visit, entry, None)

@@ -174,9 +174,13 @@ async def test_many_files_that_cannot_be_deleted_do_not_use_up_what_a_look_may_d
 async def test_marking_as_ham_says_how_to_deliver(warder: Warder) -> None:
     id, _ = warder.keep()
     with warder.shell.store() as store:
-        store.write_journal([journal_entry(id=id, tokens={"fields": {b"as": 1, b"judged": 1}})])
+        judged = {"at": datetime.now(UTC), "tokens": {"fields": {b"as": 1, b"judged": 1}}}
+        store.write_journal([journal_entry(id=id, **judged)])
     hint = f"{id}: is in quarantine; `spamfilter quarantine release {id}` delivers it\n"
     assert warder.shell.done("mark-ham", id).endswith(hint)
+    warder.shell.done("forget", id)
+    assert hint not in warder.shell.run("review", stdin=b"s\nu\n").stdout
+    assert hint in warder.shell.run("review", stdin=b"h\n").stdout
     await warder.release(id)
     assert hint not in warder.shell.done("mark-ham", id)
 

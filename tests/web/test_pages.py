@@ -376,8 +376,11 @@ def test_a_mail_is_released_from_quarantine_by_an_administrator_alone(pages: Sit
     other = pages.send(mail_of("kept-too", "Casino money again", "casino pills lottery money winner"))
     id = pages.send(mail_of("kept", "Casino money", "casino pills lottery money winner"))
     assert anna.submit("/", f"/messages/{other}/mark", label="ham").status == 303
-    assert '"Deliver" sends it to its recipients' in anna.get(f"/messages/{other}").words
+    assert '"Deliver" on its page sends it to its recipients' in anna.get(f"/messages/{other}").words
     assert anna.submit("/", f"/messages/{other}/mark", label="forget").status == 303
+    said = lena.submitted("/review", "/review", id=other, label="ham").words
+    assert "still in quarantine: an administrator sends it" in said
+    assert "still in quarantine" not in lena.submitted("/review", "/review/undo").words
     known = learnings(pages.relay)
     assert anna.submit("/", f"/messages/{other}/release", only="deliver").status == 303
     assert pages.hop.kept[-1].name == "kept-too"
