@@ -24,7 +24,7 @@ from spamfilter.learning.provenance import provenance
 from spamfilter.learning.transaction import Reading
 from spamfilter.mail.message import parse
 from spamfilter.relay.judging import policy_for
-from spamfilter.relay.quarantine import Quarantined
+from spamfilter.relay.quarantine import UNREADABLE, Quarantined
 from spamfilter.stores import Entry, JournalEntry, Store, Wanted, WantedClass
 from spamfilter.system.ids import ID_LENGTH, id_of
 from spamfilter.system.moments import hour_in_utc, moment_of
@@ -226,9 +226,10 @@ def beginning_of(site: Site, entry: JournalEntry, kept: Quarantined | None) -> s
 
 
 def quarantined(site: Site, id: str) -> JournalEntry:
-    """The journal entry of a mail in quarantine. Raises Unknown if it is not there."""
+    """The journal entry of a mail that is in quarantine, as far as can be seen. Raises Unknown if it is not there."""
     entry = entry_of(site, id)
-    if not is_kept(site, entry):
+    custody = site.quarantine().custody(entry)
+    if custody is None or (custody.kept is None and custody.state != UNREADABLE):
         raise Unknown(f"{entry.id}: not in the quarantine: released, deleted, expired, or never there")
     return entry
 

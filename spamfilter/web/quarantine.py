@@ -2,7 +2,7 @@
 
 from starlette.responses import Response
 
-from spamfilter.errors import InputError, SpamfilterError
+from spamfilter.errors import InputError, SpamfilterError, StoreError
 from spamfilter.web import marking, message_views
 from spamfilter.web.site import Visit, redirected, shown
 
@@ -12,7 +12,11 @@ SHOWN = 100
 
 def listed(visit: Visit) -> Response:
     """The mails that came last and are still kept."""
-    mails = visit.site.quarantine().latest(SHOWN + 1)
+    kept = visit.site.quarantine()
+    try:
+        mails = kept.latest(SHOWN + 1)
+    except OSError as error:
+        raise StoreError(f"{error.filename or kept.path}: {error.strerror}; see spamfilter doctor") from error
     return shown(visit, "quarantine", mails=mails[:SHOWN], more=len(mails) > SHOWN, all="all" in visit.query)
 
 

@@ -1,6 +1,7 @@
 """What became of a mail: remembered when its file is gone, and right across crashes."""
 
 import asyncio
+import errno
 import json
 import time
 from contextlib import closing
@@ -285,6 +286,32 @@ async def test_a_mail_that_another_host_has_kept_is_not_gone(warder: Warder, mon
     assert "on mx2.test" in await asyncio.to_thread(warder.shell.done, "show", id)
     monkeypatch.setenv("SPAMFILTER_RELAY__HOSTNAME", "mx2.test")
     assert "it was released or deleted, has expired, or was never kept" in await warder.release(id, code=2)
+
+
+async def test_a_mail_that_a_user_may_not_see_is_not_called_gone(
+    warder: Warder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    id, _ = warder.keep()
+    unread = "quarantine: unknown, because the quarantine cannot be read"
+    with warder.shell.store() as store:
+        store.write_journal([journal_entry(id=id, action="quarantine")])
+    (warder.path / "new").rename(warder.path / "away")
+    (warder.path / "new").touch()  # no folder, which root cannot read, either
+    assert unread in await asyncio.to_thread(warder.shell.done, "show", id)
+    (warder.path / "new").unlink()
+    (warder.path / "away").rename(warder.path / "new")
+    assert "quarantine: kept" in await asyncio.to_thread(warder.shell.done, "show", id)
+
+    def closed(path: Path) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    with monkeypatch.context() as file:
+        file.setattr("spamfilter.relay.quarantine.quarantine.looked_at", closed)
+        assert unread in await asyncio.to_thread(warder.shell.done, "show", id)
+    await warder.release(id)
+    (warder.path / "new").rename(warder.path / "away")
+    (warder.path / "new").touch()
+    assert "quarantine: delivered" in await asyncio.to_thread(warder.shell.done, "show", id)
 
 
 async def test_without_the_database_nobody_knows_what_became_of_a_mail(

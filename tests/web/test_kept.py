@@ -211,9 +211,12 @@ def test_without_database_or_folder_a_user_is_told_to_come_back_and_the_log_says
     (folder / "new").rename(folder / "away")
     (folder / "new").touch()  # no folder
     answer = browser.get(link)
+    listed, released = anna.get("/quarantine"), anna.submit("/", f"/messages/{id}/release")
     (folder / "new").unlink()
     (folder / "away").rename(folder / "new")
     assert (answer.status, "Das ging jetzt nicht." in answer.words) == (503, True)
+    for seen, status in ((listed, 503), (released, 400)):
+        assert (seen.status, f"{folder / 'new'}: Not a directory" in seen.words) == (status, True)
     assert browser.submit(paths[1], paths[1], do="delete").status == 303
 
 

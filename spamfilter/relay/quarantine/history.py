@@ -40,13 +40,19 @@ def kept_elsewhere(store: Store, host: str, folder: Path, id: str) -> str:
     return "" if any(event.outcome != "announced" for event in events) else other_host(entry, host)
 
 
-def state_of(kept: bool, events: Sequence[QuarantineEvent], elsewhere: str) -> str:
+UNREADABLE = "unknown, because the quarantine cannot be read"
+"""The state of a mail for a user who may not look."""
+
+
+def state_of(kept: bool, events: Sequence[QuarantineEvent], elsewhere: str, readable: bool = True) -> str:
     """kept, delivered, deleted or expired; gone: the file was removed, and nobody has noted why. elsewhere: the other
-    host that has kept it."""
+    host that has kept it. readable: whether its file was looked for."""
     if kept:
         return "kept"
     final = [event.outcome for event in events if event.outcome != "announced"]
-    return final[-1] if final else f"on {elsewhere}" if elsewhere else "gone"
+    if final or elsewhere:
+        return final[-1] if final else f"on {elsewhere}"
+    return "gone" if readable else UNREADABLE
 
 
 def event_text(event: QuarantineEvent) -> str:

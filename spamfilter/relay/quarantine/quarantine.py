@@ -124,12 +124,13 @@ class Quarantine:
         """What became of a mail of the journal; None if it was never here."""
         if entry.action != "quarantine":
             return None
+        kept: Quarantined | None = None
+        readable, events = True, self._events_of(entry.id)
         try:
             kept = self.find(entry.id)
-        except (InputError, OSError):
-            kept = None
-        events = self._events_of(entry.id)
-        return Custody(kept, state_of(kept is not None, events, other_host(entry, self._host)), events)
+        except (InputError, OSError) as error:
+            readable = not any(isinstance(each, OSError) for each in (error, error.__cause__))
+        return Custody(kept, state_of(kept is not None, events, other_host(entry, self._host), readable), events)
 
     def these(self, ids: Collection[str]) -> list[Quarantined]:
         """The kept mails of these ids, by the names of their files; opens no other mail."""
