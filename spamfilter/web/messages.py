@@ -17,6 +17,8 @@ from spamfilter.web.site import Visit, redirected, shown
 
 def listed(visit: Visit) -> Response:
     query = {name: visit.query.get(name, "") for name in message_views.SEARCHED}
+    if visit.query.get("day"):
+        query["unsure_first"] = ""  # in that order the unsure mail of a day is before all other mail, not on its day
     conditions = {name: text for name, text in query.items() if text and name not in ("before", "after")}
     trouble, found = "", message_views.Found([], 0, "", "")
     try:

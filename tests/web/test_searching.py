@@ -123,6 +123,8 @@ def test_the_pages_of_a_search_lead_to_older_and_newer_mail_and_to_a_day(pages: 
         assert re.findall(r'<li><a href="/messages/(\w{26})"', second) == made[::-1][50:100]
         assert sent not in anna.get("/messages?day=2026-01-05").text
         assert sent in anna.get("/messages?day=2100-01-05").text
+        jumped = anna.get("/messages?unsure_first=yes&class=unsure&day=2100-01-05").text
+        assert (f"/messages/{sent}" in jumped, "unsure_first=" in jumped) == (True, False)
         assert anna.get("/messages?day=tomorrow").status == 400
         assert anna.get("/messages?since=2026-02-30").status == 400
     finally:
