@@ -89,11 +89,15 @@ class Following:
 
     async def _look(self) -> bool:
         """Read the ledger once and apply its new entries; whether there were any."""
-        filter = self._filter
-        entries = await asyncio.to_thread(filter.store.entries_after, filter.last)
+        filter, store = self._filter, self._filter.store
+        entries = await asyncio.to_thread(store.entries_after, filter.last)
+        last = filter.last if entries else await asyncio.to_thread(store.last_entry)
         try:
-            if filter.store.generation != self._generation:
-                raise CountError(f"{filter.store.where}: was replaced or rebuilt")  # noqa: TRY301 - handled like the other CountErrors
+            if store.generation != self._generation:
+                raise CountError(f"{store.where}: was replaced or rebuilt")  # noqa: TRY301 - handled like the other CountErrors
+            if last < filter.last:  # in the same file, as by `.restore` of sqlite3, or a standby that was behind
+                ends = f"its ledger ends at entry {last}, and entry {filter.last} was counted"
+                raise CountError(f"{store.where}: {ends}: an older backup was restored")  # noqa: TRY301 - likewise
             for chunk in batches(entries, FOLLOW_CHUNK):
                 filter.take_in(chunk)
                 self._count(chunk)

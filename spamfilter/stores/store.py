@@ -183,6 +183,10 @@ class Store(Ledger, Journal, QuarantineEvents, SenderLists):
         """All counts of these voices."""
 
     @abstractmethod
+    def last_entry(self) -> int:
+        """The id of the last entry that was written to the ledger; 0 if there was none."""
+
+    @abstractmethod
     def holders(self, words: Mapping[str, Collection[Token]], before: int, limit: int) -> Holders:
         """Of the last `limit` active learnings with an id below `before`, those that have added to any of these words.
 

@@ -396,6 +396,9 @@ class Busy(Store):
     def active(self, digest: bytes) -> Any:
         raise NotImplementedError
 
+    def last_entry(self) -> int:
+        raise NotImplementedError
+
     def holders(self, words: Any, before: int, limit: int) -> Any:
         raise NotImplementedError
 

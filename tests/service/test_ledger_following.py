@@ -112,6 +112,28 @@ async def test_an_empty_database_in_the_place_of_the_old_one_is_not_judged_by() 
     assert filter.learnt == {"ham": 1, "spam": 0}
 
 
+async def test_a_ledger_that_ends_before_what_was_counted_is_loaded_anew() -> None:
+    """As where the content of a backup was written into the file in use: it is the same file."""
+    store, older = MemoryStore(), MemoryStore()
+    filter = Filter(store, VOICES)
+    for name in ("a", "b"):
+        filter.learn(reading(name, "pills"), "spam", "cli")
+    Filter(older, VOICES).learn(reading("a", "pills"), "spam", "cli")
+    following = Following(filter, Learn(), Learn, Metrics())
+    filter.store = older
+    running = asyncio.create_task(following.run())
+    async with asyncio.timeout(10):
+        while filter.last != 1:
+            await asyncio.sleep(0.001)
+        assert filter.learnt["spam"] == 1
+        Filter(older, VOICES, whole=False).learn(reading("c", "lunch"), "ham", "cli")
+        following.wake()
+        while filter.last != 2:
+            await asyncio.sleep(0.001)
+    running.cancel()
+    assert filter.learnt == {"ham": 1, "spam": 1}
+
+
 class Moody(MemoryStore):
     """A store whose ledger can be read at some looks only, as where connections are short."""
 

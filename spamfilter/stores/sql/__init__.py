@@ -103,6 +103,10 @@ class SqlStore(
             self._notice(connection)
             yield connection
 
+    def last_entry(self) -> int:
+        with self.reading() as connection:
+            return last_id(connection, ledger)
+
     def holders(self, words: Mapping[str, Collection[Token]], before: int, limit: int) -> Holders:
         packed = type_coerce(ledger.c.tokens, LargeBinary).label("packed")
         older = queries.only_active(queries.entries(packed)).where(ledger.c.id < before).order_by(ledger.c.id.desc())
