@@ -6,7 +6,7 @@ where the clock is behind it, by the clock. While the disk is full, the relay ke
 steps: what expires makes room. Nothing expires within GRACE_SECONDS of a start. A mail in quarantine is deleted at the
 second of two looks that both find it too old, EXPIRE_EVERY apart, and never more than a tenth of the quarantine at
 once. A mail that is new since the last look, but whose name is older than that, came while the clock was behind, and is
-dated anew once the clock is right.
+dated anew once the clock is right; but not where the folder was away meanwhile.
 """
 
 import logging
@@ -82,6 +82,7 @@ class Expiry:
         self._settings = settings
         self._noted: frozenset[str] | None = None
         self._known: frozenset[str] | None = None
+        self._folder = _identity(quarantine / "new")
         with suppress(OSError):  # the looks say it
             self._known = self._quarantine.names()
         self._warned_ahead: bool | None = None
@@ -127,9 +128,11 @@ class Expiry:
         before = now - timedelta(days=days)
         if self._seen is not None and self._seen - now < LEAP and now >= EARLIEST:  # else the clock is behind now
             wrong = self._seen - STEP - LEAP
-            if self._known is not None and (number := self._quarantine.date_anew(wrong, now, self._known)):
+            folder = _identity(self._quarantine.path / "new")
+            known = self._known if folder == self._folder else None  # not where it was not mounted, or moved away
+            if known is not None and (number := self._quarantine.date_anew(wrong, now, known)):
                 log.warning("quarantine: %d mails came while the clock was behind; they count as new", number)
-            self._known = self._quarantine.names()
+            self._known, self._folder = self._quarantine.names(), folder
         noted, self._noted = self._noted, frozenset(path.name for path in self._quarantine.older(before))
         if noted is not None and (number := self._quarantine.expire(before, now, noted)):
             log.info("quarantine: %d expired mails deleted", number)
@@ -146,6 +149,14 @@ class Expiry:
         self._store.end_expired_rules(now)
         longest = max(report.journal_days, self._settings().verdict.quarantine_days)
         self._store.expire_quarantine_events(now - timedelta(days=longest) - HISTORY_KEPT)
+
+
+def _identity(folder: Path) -> tuple[int, int] | None:
+    """Device and inode of a folder, None if it is not there."""
+    with suppress(OSError):
+        found = folder.stat()
+        return found.st_dev, found.st_ino
+    return None
 
 
 def leap(clock: datetime, seen: datetime) -> tuple[str, str] | None:

@@ -271,6 +271,23 @@ def test_only_mail_that_is_new_is_dated_anew_once_the_clock_is_right(tmp_path: P
     assert left(tmp_path) == 3
 
 
+def test_mail_of_a_quarantine_that_was_away_keeps_its_date(tmp_path: Path, clock: type[Clock]) -> None:
+    """As where its file system was not mounted for hours, or its folder was moved away and back."""
+    kept(folder := tmp_path / "quarantine", 2, 5 * DAY)
+    names = {path.name for path in (folder / "new").iterdir()}
+    store = MemoryStore()
+    store.put_setting(expiry.SEEN, NOON.isoformat())
+    looking = looks(folder, store)
+    looking.look()
+    folder.rename(tmp_path / "away")
+    for hours in (1, 2):
+        clock.at = NOON + timedelta(hours=hours)
+        looking.look()
+    (tmp_path / "away").rename(folder)
+    looking.look()
+    assert {path.name for path in (folder / "new").iterdir()} == names
+
+
 def test_a_clock_that_was_not_set_at_the_very_first_start_holds_up_no_expiry(
     tmp_path: Path, clock: type[Clock]
 ) -> None:
