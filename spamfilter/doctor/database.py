@@ -80,13 +80,13 @@ def _troubles(path: Path, user: User) -> Iterator[Finding]:
         )
     elif os.statvfs(path).f_flag & os.ST_RDONLY:
         yield failed(f"{path}: its file system is mounted read-only", "mount it for writing")
-    elif denied := [file.name for file in files if not may(user, file, os.R_OK | os.W_OK)]:
-        yield failed(f"{path.parent}: {user.name} may not write {', '.join(denied)}", f"chmod u+rw {path}*")
     elif not may(user, path.parent, os.W_OK | os.X_OK):
         yield failed(
             f"{path.parent}: {user.name} may not write in this folder, as SQLite must",
             f"chown {user.name} {path.parent}; chmod u+rwx {path.parent}",
         )
+    elif denied := [file.name for file in files if not may(user, file, os.R_OK | os.W_OK)]:
+        yield failed(f"{path.parent}: {user.name} may not write {', '.join(denied)}", f"chmod u+rw {path}*")
     if may(ANYBODY, path.parent, os.W_OK | os.X_OK):
         yield warning(f"{path.parent}: every user of this host may replace files in it", f"chmod go= {path.parent}")
     if may(ANYBODY, path, os.R_OK):

@@ -94,11 +94,11 @@ def quarantine(examined: Examination) -> Iterator[Finding]:
 
 def _writable(examined: Examination, maildir: Path) -> Finding:
     user = examined.user
-    if not maildir.is_dir():
-        return failed(f"{maildir}: no such folder", "restart the relay, which makes it")
-    for part in ("tmp", "new", "cur"):
-        if not may(user, maildir / part, os.W_OK | os.X_OK):
-            return failed(f"{maildir}/{part}: {user.name} may not write there", f"chown -R {user.name} {maildir}")
+    for folder in (maildir, *(maildir / part for part in ("tmp", "new", "cur"))):
+        if not folder.is_dir():
+            return failed(f"{folder}: no such folder", "restart the relay, which makes it")
+        if folder != maildir and not may(user, folder, os.W_OK | os.X_OK):
+            return failed(f"{folder}: {user.name} may not write there", f"chown -R {user.name} {maildir}")
     return ok(f"{maildir} of {owner(maildir)}; {user.name} may write it")
 
 

@@ -203,6 +203,10 @@ def socket_gone(there: Installation) -> None:
     (there.server.state / "feedback.sock").unlink()
 
 
+def quarantine_without_a_part(there: Installation) -> None:
+    (there.server.state / "quarantine" / "tmp").rmdir()
+
+
 def restored_by_root(there: Installation) -> None:
     for name in ("one", "two"):
         file = there.server.state / "quarantine" / "new" / name
@@ -254,6 +258,9 @@ FAULTS = {
         rf"quarantine/new/one and 1 more: {USER} may not read this mail",
         status="warning",
     ),
+    "quarantine-without-a-part": Fault(
+        quarantine_without_a_part, "quarantine", r"state/quarantine/tmp: no such folder"
+    ),
     "missing-sieve-script": Fault(missing_script, "dovecot", r"learn-ham\.sieve: no such file"),
     "stale-process": Fault(
         nothing, "process", rf"runs version {OLD_VERSION}; this program is {__version__}", prepare=old_program
@@ -294,6 +301,15 @@ def test_a_planted_fault_is_named_and_no_other(fault: Fault) -> None:
         )
         assert found, done.stdout
         assert found[1] == line["advice"]
+
+
+def test_a_folder_that_the_relay_may_not_enter_is_named_and_not_the_files_in_it() -> None:
+    with installation() as there:
+        there.server.state.chmod(0)
+        _, answer = there.doctor()
+        there.server.state.chmod(0o700)
+        (found,) = [line for line in answer["lines"] if (line["check"], line["status"]) == ("database", "failed")]
+        assert found["found"] == f"{there.server.state}: {USER} may not write in this folder, as SQLite must"
 
 
 def test_a_healthy_installation_is_all_ok_and_the_canary_leaves_no_trace() -> None:
