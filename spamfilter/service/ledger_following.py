@@ -90,8 +90,7 @@ class Following:
     async def _look(self) -> bool:
         """Read the ledger once and apply its new entries; whether there were any."""
         filter, store = self._filter, self._filter.store
-        entries = await asyncio.to_thread(store.entries_after, filter.last)
-        last = filter.last if entries else await asyncio.to_thread(store.last_entry)
+        entries, last = await asyncio.to_thread(store.news, filter.last)
         try:
             if store.generation != self._generation:
                 raise CountError(f"{store.where}: was replaced or rebuilt")  # noqa: TRY301 - handled like the other CountErrors

@@ -183,8 +183,8 @@ class Store(Ledger, Journal, QuarantineEvents, SenderLists):
         """All counts of these voices."""
 
     @abstractmethod
-    def last_entry(self) -> int:
-        """The id of the last entry that was written to the ledger; 0 if there was none."""
+    def news(self, last: int) -> tuple[list[Entry], int]:
+        """As `entries_after`; and the id of the last entry that was ever written, 0 if there was none."""
 
     @abstractmethod
     def holders(self, words: Mapping[str, Collection[Token]], before: int, limit: int) -> Holders:

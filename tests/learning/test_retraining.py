@@ -396,7 +396,7 @@ class Busy(Store):
     def active(self, digest: bytes) -> Any:
         raise NotImplementedError
 
-    def last_entry(self) -> int:
+    def news(self, last: int) -> Any:
         raise NotImplementedError
 
     def holders(self, words: Any, before: int, limit: int) -> Any:

@@ -38,7 +38,8 @@ def test_a_new_store_is_empty(store: Store) -> None:
     empty = State({"fields": Counts()}, {"ham": 0, "spam": 0}, Calibration(), 0)
     assert store.load(["fields"]) == empty
     assert store.state({"fields": {b"a": 1}}) == empty
-    assert (store.entries_after(0), store.last_entry()) == ([], 0)
+    assert store.entries_after(0) == []
+    assert store.news(0) == ([], 0)
     assert store.learnings() == []
     assert store.find_journal("01") is None
     assert store.get_setting("x") is None

@@ -151,8 +151,8 @@ class MemoryStore(MemorySenderLists, Store):
     def entries_after(self, last: int) -> list[Entry]:
         return self._ledger[last : last + ENTRIES]
 
-    def last_entry(self) -> int:
-        return len(self._ledger)
+    def news(self, last: int) -> tuple[list[Entry], int]:
+        return self.entries_after(last), len(self._ledger)
 
     def active(self, digest: bytes) -> Entry | None:
         return self._active.get(digest)

@@ -103,9 +103,10 @@ class SqlStore(
             self._notice(connection)
             yield connection
 
-    def last_entry(self) -> int:
-        with self.reading() as connection:
-            return last_id(connection, ledger)
+    def news(self, last: int) -> tuple[list[Entry], int]:
+        with self.ledger_reading() as connection:
+            entries = queries.entries_after(connection, last)
+            return entries, entries[-1].id if entries else last_id(connection, ledger)
 
     def holders(self, words: Mapping[str, Collection[Token]], before: int, limit: int) -> Holders:
         packed = type_coerce(ledger.c.tokens, LargeBinary).label("packed")

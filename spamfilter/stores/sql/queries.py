@@ -168,10 +168,15 @@ class SqlLedger(Ledger):
             return [entry_of(row, row.tokens) for row in connection.execute(query)]
 
     def entries_after(self, last: int) -> list[Entry]:
-        tokens = func.coalesce(ledger.c.tokens, undone.c.tokens, type_=schema.PackedTokens).label("tokens")
-        new = entries(tokens).outerjoin(undone, ledger.c.undoes == undone.c.id).where(ledger.c.id > last)
         with self.ledger_reading() as connection:
-            return [entry_of(row, row.tokens) for row in connection.execute(new.order_by(ledger.c.id).limit(ENTRIES))]
+            return entries_after(connection, last)
+
+
+def entries_after(connection: Connection, last: int) -> list[Entry]:
+    """As `Ledger.entries_after`."""
+    tokens = func.coalesce(ledger.c.tokens, undone.c.tokens, type_=schema.PackedTokens).label("tokens")
+    new = entries(tokens).outerjoin(undone, ledger.c.undoes == undone.c.id).where(ledger.c.id > last)
+    return [entry_of(row, row.tokens) for row in connection.execute(new.order_by(ledger.c.id).limit(ENTRIES))]
 
 
 _facts = attrgetter(*(column.name for column in FACTS))
