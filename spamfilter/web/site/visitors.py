@@ -86,6 +86,17 @@ def is_from_another_site(request: Request) -> bool:
     return request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none")
 
 
+def _without_port(hop: str) -> str:
+    """An address in X-Forwarded-For, to which some gateways add the client's port, another one for each connection.
+
+    >>> _without_port("192.0.2.7:4711"), _without_port("[2001:db8::7]:4711"), _without_port("2001:db8::7")
+    ('192.0.2.7', '2001:db8::7', '2001:db8::7')
+    """
+    host, colon, port = hop.rpartition(":")
+    has_port = colon and port.isdecimal() and (":" not in host or host.startswith("["))
+    return host.strip("[]") if has_port else hop
+
+
 def _as_utf8(value: str) -> str:
     """The value of a field, which was read as Latin-1, as the UTF-8 that proxies send names in; else as it was read."""
     try:
@@ -112,7 +123,7 @@ class Visitors:
         address = peer
         for hop in reversed(",".join(headers.getlist("x-forwarded-for")).split(",")):
             if hop.strip():
-                address = hop.strip()[:100]
+                address = _without_port(hop.strip()[:100])
                 if not is_in(address, self._proxies):
                     break
         named = headers.getlist(self._web.proxy_header) if self._web.proxy_header else []
