@@ -38,7 +38,10 @@ __all__ = [
 ]
 
 
-GONE = "put a backup in its place before you restart the relay, which still judges by what it had learnt"
+GONE = (
+    "put a backup in its place, with no -wal or -shm beside it, before you restart the relay, which still judges by"
+    " what it had learnt"
+)
 NO_TABLES = "no database yet; `serve`, `train` and marks make one; see [store] url"
 
 
