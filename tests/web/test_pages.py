@@ -297,9 +297,9 @@ def test_a_proxy_is_believed_where_it_is_trusted_and_only_for_accounts(pages: Si
     for name in ("mallory", "m\xe4llory"):  # the second as Latin-1, which is no UTF-8
         stranger = pages.browser(X_Remote_User=name).get("/")
         assert (stranger.status, f"'{name}' has no account here" in stranger.words) == (403, True)
-    guesser = pages.browser(X_Forwarded_For="198.51.100.7:4711, 127.0.0.1:4712")
+    guesser = pages.browser(X_Forwarded_For="198.51.100.77:4711, 127.0.0.1:4712")
     assert guesser.sign_in("anybody", "wrong wrong").status == 403
-    assert "signing in failed: 'anybody' from 198.51.100.7\n" in pages.log()
+    assert "signing in failed: 'anybody' from 198.51.100.77\n" in pages.log()
     taken = pages.browser("lena")
     taken.fields = {"X-Remote-User": "paula"}
     assert "lena" not in taken.get("/").words
