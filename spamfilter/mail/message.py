@@ -133,7 +133,7 @@ class Message:
 
 
 def parse(data: bytes) -> Message:
-    """Read the first SCANNED bytes of a mail, with LF or CR LF as line ends; a leading mbox line is skipped."""
+    """Read a mail, with LF or CR LF as line ends, as far as `_read_of` says; a leading mbox line is skipped."""
     head, is_all = _read_of(data)
     walk = _Walk(ends if is_all else cut)
     scanned = min(len(data), max(len(head), SCANNED))

@@ -39,7 +39,7 @@ __all__ = [
 
 
 GONE = (
-    "put a backup in its place, with no -wal or -shm beside it, before you restart the relay, which still judges by"
+    "put a backup in its place, with no -wal or -shm beside it; restart the relay only after that: it still judges by"
     " what it had learnt"
 )
 NO_TABLES = "no database yet; `serve`, `train` and marks make one; see [store] url"
