@@ -1,13 +1,13 @@
 """Reads the bytes of a mail into a Message: its header fields, the text of its parts, its defects.
 
-Guarantee: `parse` never raises, and takes time linear in the bytes it reads: the first 65,536, or a long header and
-32,768 behind it. It reads for statistics and validates nothing: a broken part is read as far as possible.
+Guarantee: `parse` never raises, and takes time linear in the bytes it reads: the header and 65,536 behind it. It reads
+for statistics and validates nothing: a broken part is read as far as possible.
 """
 
 import binascii
 import hashlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import accumulate, chain
 
@@ -17,10 +17,10 @@ from spamfilter.mail.letters import plain_letters
 from spamfilter.mail.text import GAP, at_ends, cut, decoded, ends, hidden_apart, without_styles, without_tags
 
 SCANNED = 65_536
-"""Bytes of a mail that are read: words further down gained nothing on three corpora."""
-LONG_HEADER, LONGEST_HEADER = SCANNED // 2, 1_048_576
-"""Bytes of a header from which on, and up to which, it is read to its end and LONG_HEADER bytes behind it, so that a
-long field does not hide the text. Exim takes no longer header, and Gmail none of half of it."""
+"""Bytes behind the header that are read: words further down gained nothing on three corpora."""
+LONGEST_HEADER = 1_048_576
+"""Bytes of a header up to which it is read to its end, so that a long field does not hide the text. Exim takes no
+longer header, and Gmail none of half of it."""
 MAX_DEPTH = 6
 MAX_PARTS = 12
 """Levels of nested parts, and parts of one level, that are read; real mail stays well below both."""
@@ -33,8 +33,7 @@ MAX_MARKUP = 8_000
 MAX_TEXT = 4_000
 """Text parts that are read, decoded bytes of each, bytes of HTML without styles that are looked through for what is
 shown, and bytes of text kept of all parts: more gained nothing and cost time. Of what is longer the beginning and the
-end are kept, half each, so that nothing put before a text hides it; but of a mail whose end is not read, only the
-beginning."""
+end are kept, half each, so that nothing put before a text hides it."""
 SHORT = 1_000
 SAMPLED = 10
 """Bytes of an alternative up to which it can hide little, and of how many words of a longer one a word is looked for in
@@ -49,6 +48,7 @@ _PARAMETER = re.compile(
     rb"""|=[ \t]*"(?:\\.|[^"\\])*+"?""",
     re.IGNORECASE,
 )
+_BLANK = re.compile(rb"(?:\A|\n)\r?\n")
 _BEHIND_WORD = re.compile(rb"[\s;,(]")
 
 
@@ -134,12 +134,11 @@ class Message:
 
 def parse(data: bytes) -> Message:
     """Read a mail, with LF or CR LF as line ends, as far as `_read_of` says; a leading mbox line is skipped."""
-    head, is_all = _read_of(data)
-    walk = _Walk(ends if is_all else cut)
-    scanned = min(len(data), max(len(head), SCANNED))
-    if head.startswith((b"From ", b">From ")):
-        head = head.partition(b"\n")[2]
-    fields, written, body = split_header(head, Room(), walk.defects)
+    walk, mail = _Walk(), _read_of(data)
+    scanned = min(len(data), max(len(mail), SCANNED))
+    if mail.startswith((b"From ", b">From ")):
+        mail = mail.partition(b"\n")[2]
+    fields, written, body = split_header(mail, Room(), walk.defects)
     walk.part(fields, body, 0)
     if not walk.boundaries:
         walk.defects.append("many-boundaries")
@@ -156,23 +155,19 @@ def parse(data: bytes) -> Message:
     )
 
 
-def _read_of(data: bytes) -> tuple[bytes, bool]:
-    """What is read of a mail, with LF as line ends, and whether that is all of it."""
+def _read_of(data: bytes) -> bytes:
+    """What is read of a mail, with LF as line ends: it ends at the same place of the text whatever the header gains."""
+    blank = _BLANK.search(data, 0, LONGEST_HEADER)
+    start = blank.end() if blank else 0
     # Cut when all line ends are LF, so that a mail reads the same from the wire and from disk.
-    head = bytes(data[: 2 * SCANNED]).replace(b"\r\n", b"\n")
-    if len(head) > SCANNED and head.find(b"\n\n", 0, LONG_HEADER) < 0:
-        more = bytes(data[:LONGEST_HEADER]).replace(b"\r\n", b"\n")
-        if (end := more.find(b"\n\n", LONG_HEADER - 1)) >= 0:
-            return more[: end + LONG_HEADER], len(data) <= LONGEST_HEADER and len(more) <= end + LONG_HEADER
-    return head[:SCANNED], len(head) <= SCANNED
+    body = bytes(data[start : start + 2 * SCANNED]).replace(b"\r\n", b"\n")[:SCANNED]
+    return bytes(data[:start]).replace(b"\r\n", b"\n") + body
 
 
 class _Walk:
     """The state of one walk through the MIME parts of a mail."""
 
-    def __init__(self, limit: Callable[[bytes, int], bytes]) -> None:
-        """limit: cuts a text to so many bytes."""
-        self.limit = limit
+    def __init__(self) -> None:
         self.fields: list[Field] = []
         self.headers = Room()
         self.attached = Room()
@@ -211,13 +206,12 @@ class _Walk:
         if len(self.texts) < MAX_TEXTS:
             charset = parameters.get(b"charset", b"")
             self.charset = self.charset or charset
-            pieces = [body[:MAX_BODY]] if self.limit is cut else at_ends(body, MAX_BODY)
-            text = GAP.join(to_utf8(piece, charset) for piece in pieces)
+            text = GAP.join(to_utf8(piece, charset) for piece in at_ends(body, MAX_BODY))
             shown = text
             if kind == b"text/html":
                 text, hidden = hidden_apart(text)
                 self.hidden += [hidden] * bool(hidden)
-                shown = without_tags(self.limit(without_styles(text), MAX_MARKUP))
+                shown = without_tags(ends(without_styles(text), MAX_MARKUP))
             self.texts.append(text)
             self.shown.append(shown)
 
@@ -248,14 +242,14 @@ class _Walk:
 
     def limited(self, text: bytes) -> bytes:
         """What is read of all texts together. Plain letters take fewer bytes than styled ones."""
-        return self.limit(self.plain(b"", self.limit(text.replace(GAP, b""), MAX_MARKUP)), MAX_TEXT)
+        return ends(self.plain(b"", ends(text.replace(GAP, b""), MAX_MARKUP)), MAX_TEXT)
 
     def _supersede(self, first: int, last: int) -> None:
         """HTML is shown instead of its alternatives; one that is long and says something else is read last."""
         shown = b" ".join(self.shown[last:])
         for at in range(first, last):
             if len(self.texts[at]) > SHORT:
-                sample = self.limit(self.texts[at], MAX_TEXT).split()[::SAMPLED]
+                sample = ends(self.texts[at], MAX_TEXT).split()[::SAMPLED]
                 if sum(word in shown for word in sample) < len(sample) / 2:
                     self.hidden.append(self.texts[at])
                     self.texts[at] = b""

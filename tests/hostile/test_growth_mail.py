@@ -118,6 +118,7 @@ REGEXES: dict[str, list[Worst]] = {
         ("", "charset=", ""), ("", 'charset="', ""), ("charset=", "a", ""), ("", '"', ""),
         ('"', "a", ""), ("", ";", ""),
     ],
+    "mail.message._BLANK": [("", "\r\n", ""), ("", "\n", ""), ("", "\n\r", "")],
     "mail.message._BEHIND_WORD": [("", "a", ""), ("", ";", "")],
     "relay.next_hops.maildir._ENVELOPE": [
         ("X-Spamfilter-Sender: <", ">", ""), ("X-Spamfilter-Sender: <>\nX-Spamfilter-Recipients: <", "a>,\n <", ""),
@@ -253,7 +254,7 @@ def _mails(mail: bytes) -> None:
 MULTIPART = b"Content-Type: multipart/mixed; boundary=x\r\n\r\n--x\r\n"
 SCANNERS: dict[str, tuple[Callable[[bytes], object], bytes, bytes]] = {
     "parts": (
-        lambda body: [*message._Walk(text.cut)._parts(body, b"\n--x")],
+        lambda body: [*message._Walk()._parts(body, b"\n--x")],
         b"--x\n", b"\n--xy" * message.MAX_BOUNDARIES,
     ),
     "cookies": (lambda raw: _sent(Request({"type": "http", "headers": [(b"cookie", raw + b'"')]}), "a"), b'a="', b"\\"),

@@ -725,7 +725,7 @@ def test_a_client_waits_in_the_queue_of_a_relay(tmp_path: Path, monkeypatch: pyt
 
 
 async def test_of_a_long_mail_the_part_is_sent_that_is_looked_at(there: Place) -> None:
-    assert LOOKED_AT == 2 * SCANNED
+    assert LOOKED_AT > 2 * SCANNED
     long = mail(body="\r\n".join("word" for _ in range(10**6)))
     client = await asyncio.to_thread(SocketClient, there.socket.path)
     assert (await asyncio.to_thread(client.ask, MARK, long))["changed"]

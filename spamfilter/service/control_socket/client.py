@@ -14,8 +14,8 @@ from spamfilter.errors import InputError, Refused, SpamfilterError, StoreError, 
 
 TIMEOUT = 60.0
 """Seconds for an answer: a mark waits for earlier marks, and for a locked database."""
-LOOKED_AT = 131_072
-"""Bytes of a mail that are sent: the relay reads the first 65,536, and each may be an LF that becomes CR LF."""
+LOOKED_AT = 196_608
+"""Bytes of a mail that are sent: the relay reads 65,536 behind the header, and each may be an LF that becomes CR LF."""
 Answer = dict[str, Any]
 """A request or an answer."""
 _ERRORS = {error.exit_code: error for error in (InputError, Refused, TryAgain)}
