@@ -34,18 +34,24 @@ def check(file: Path) -> None:
 
 def draw(file: Path, outcomes: Sequence[RunOutcome], title: str) -> None:
     """Write the picture. Raises InputError for an unknown format, a missing library, a file that cannot be written."""
-    curve = any(outcome.run.part for outcome in outcomes)
+    curves: dict[str, list[tuple[float, ...]]] = {}
+    for one in outcomes:
+        if one.run.part:  # those from the journal have no training size
+            point = int(one.run.part), one.metrics.accuracy, *one.intervals.get("accuracy", ())
+            curves.setdefault(one.likelihood, []).append(point)
     series = [(f"{one.likelihood} ({one.metrics.ece:.4f})", one.run.posteriors, one.run.labels) for one in outcomes]
 
     def plots(figure: Any) -> None:
-        if curve:
-            _curve(figure.subplots(), outcomes)
+        if curves:
+            axes = figure.subplots()
+            _lines(axes, curves, "messages trained on", "accuracy, %")
+            axes.set_title("Learning curve")
         else:
             left, right = figure.subplots(1, 2)
             _roc(left, outcomes)
             _reliability(right, series)
 
-    _write(file, (6.4, 4.4) if curve else (11, 5), plots, title)
+    _write(file, (6.4, 4.4) if curves else (11, 5), plots, title)
 
 
 def draw_reliability(file: Path, series: Sequence["Series"], title: str) -> None:
@@ -72,7 +78,7 @@ def _write(file: Path, size: tuple[float, float], plots: Callable[[Any], None], 
             raise InputError(f"{file}: {error.strerror}") from error
 
 
-def _line(number: int) -> dict[str, Any]:
+def _style(number: int) -> dict[str, Any]:
     return {
         "color": _COLOURS[number % len(_COLOURS)],
         "linestyle": _STYLES[number // len(_COLOURS) % len(_STYLES)],
@@ -96,7 +102,7 @@ def _roc(axes: Any, outcomes: Sequence[RunOutcome]) -> None:
     for number, outcome in enumerate(outcomes):
         lost, missed = roc(outcome)
         name = f"{outcome.likelihood} ({outcome.metrics.roca:.4f})"
-        axes.plot(lost, missed, drawstyle="steps-post", label=name, **_line(number))
+        axes.plot(lost, missed, drawstyle="steps-post", label=name, **_style(number))
     axes.set(xscale="logit", yscale="logit")
     ticks = [0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 70]
     for set_ticks in (axes.set_xticks, axes.set_yticks):
@@ -118,7 +124,7 @@ def _reliability(axes: Any, series: Sequence[Series]) -> None:
         counted = [(int(spam[place == at].sum()), int((place == at).sum())) for at in full]
         true = np.array([some / of for some, of in counted])
         bounds = np.array([wilson(some, of) for some, of in counted])
-        colour = _line(number)["color"]
+        colour = _style(number)["color"]
         beside = said + 0.006 * (number - len(series) / 2)  # so that bars do not hide each other
         around = np.maximum(np.abs(bounds.T - true), 0)
         axes.errorbar(beside, true, yerr=around, fmt="o", markersize=4, label=name, color=colour, elinewidth=0.9)
@@ -131,32 +137,13 @@ def _reliability(axes: Any, series: Sequence[Series]) -> None:
     axes.legend(title="ECE", fontsize=8)
 
 
-def _curve(axes: Any, outcomes: Sequence[RunOutcome]) -> None:
-    outcomes = [outcome for outcome in outcomes if outcome.run.part]  # those from the journal have no training size
-    names = list(dict.fromkeys(outcome.likelihood for outcome in outcomes))
-    for number, name in enumerate(names):
-        mine = [outcome for outcome in outcomes if outcome.likelihood == name]
-        sizes = [int(outcome.run.part) for outcome in mine]
-        bounds = [outcome.intervals["accuracy"] for outcome in mine if "accuracy" in outcome.intervals]
-        _banded(axes, number, name, sizes, [outcome.metrics.accuracy for outcome in mine], bounds)
-    axes.set(xlabel="messages trained on", ylabel="accuracy, %", title="Learning curve")
-    axes.grid(alpha=0.25)
-    axes.legend(fontsize=8)
+Lines = Mapping[str, Sequence[tuple[float, ...]]]
+"""Name -> place, value, and the least and the most of its interval, if it has one."""
 
 
-def draw_lines(
-    file: Path, lines: Mapping[str, Sequence[tuple[float, float, float, float]]], across: str, upwards: str
-) -> None:
-    """Write lines with a band around each: name -> place, value, least and most of its interval. Raises as `draw`."""
-
-    def plots(figure: Any) -> None:
-        axes = figure.subplots()
-        for number, (name, points) in enumerate(lines.items()):
-            places, values, *bounds = zip(*points, strict=True)
-            _banded(axes, number, name, places, values, [*zip(*bounds, strict=True)])
-        _named(axes, across, upwards)
-
-    _write(file, (6.4, 4.4), plots, "")
+def draw_lines(file: Path, lines: Lines, across: str, upwards: str) -> None:
+    """Write lines with a band around each. Raises as `draw`."""
+    _write(file, (6.4, 4.4), lambda figure: _lines(figure.subplots(), lines, across, upwards), "")
 
 
 def draw_points(file: Path, points: Mapping[str, Sequence[float]], across: str, upwards: str) -> None:
@@ -165,20 +152,20 @@ def draw_points(file: Path, points: Mapping[str, Sequence[float]], across: str, 
     def plots(figure: Any) -> None:
         axes = figure.subplots()
         for number, (name, values) in enumerate(points.items()):
-            axes.plot(range(1, len(values) + 1), values, "o", label=name, color=_line(number)["color"])
+            axes.plot(range(1, len(values) + 1), values, "o", label=name, color=_style(number)["color"])
         _named(axes, across, upwards)
 
     _write(file, (6.4, 4.4), plots, "")
 
 
-def _banded(
-    axes: Any, number: int, name: str, places: Sequence[float], values: Sequence[float], bounds: Sequence[Any]
-) -> None:
-    """A line, and a band around it if there are bounds: the least and the most at each place."""
-    line = _line(number)
-    axes.plot(places, values, marker="o", markersize=4, label=name, **line)
-    if bounds:
-        axes.fill_between(places, *zip(*bounds, strict=True), color=line["color"], alpha=0.12, linewidth=0)
+def _lines(axes: Any, lines: Lines, across: str, upwards: str) -> None:
+    for number, (name, points) in enumerate(lines.items()):
+        places, values, *bounds = zip(*points, strict=True)
+        style = _style(number)
+        axes.plot(places, values, marker="o", markersize=4, label=name, **style)
+        if bounds:
+            axes.fill_between(places, *bounds, color=style["color"], alpha=0.12, linewidth=0)
+    _named(axes, across, upwards)
 
 
 def _named(axes: Any, across: str, upwards: str) -> None:

@@ -14,7 +14,7 @@ NAMED_PRIORS = ("map", "empirical", "equal")
 
 @dataclass(frozen=True, slots=True)
 class Arguments:
-    """Of one call, by the names of its options."""
+    """Those of one call, by the names of its options."""
 
     table: Path | None
     classes: tuple[str, ...]
@@ -49,8 +49,16 @@ class Arguments:
         )  # fmt: skip
 
     def known(self) -> Table:
-        """The rows to learn."""
-        return _known(self.table, self.classes, self.label, self.format_, not self.no_header)
+        """The rows to learn. Raises InputError if there is none."""
+        if (self.table is None) == (not self.classes):
+            raise InputError("name a table, or a file of texts for each class with --class NAME=FILE")
+        if self.table is not None:
+            found = read(self.table, self.label, self.format_, not self.no_header)
+        else:
+            found = read_classes({name: Path(file) for name, file in _pairs(self.classes, "--class").items()})
+        if not found.rows:
+            raise InputError(f"{self.table or self.classes[0]}: no row")
+        return found
 
     def maker(self, counting: Options, likelihood: str) -> TableClassifier:
         """A classifier that has learnt nothing yet."""
@@ -76,18 +84,6 @@ def _number(option: str, text: str) -> float:
         return float(text)
     except ValueError:
         raise InputError(f"{option}: {text!r} is no number") from None
-
-
-def _known(table: Path | None, classes: tuple[str, ...], label: str, format_: Format | None, header: bool) -> Table:
-    if (table is None) == (not classes):
-        raise InputError("name a table, or a file of texts for each class with --class NAME=FILE")
-    if table is not None:
-        found = read(table, label, format_, header)
-    else:
-        found = read_classes({name: Path(file) for name, file in _pairs(classes, "--class").items()})
-    if not found.rows:
-        raise InputError(f"{table or classes[0]}: no row")
-    return found
 
 
 def _pairs(said: tuple[str, ...], option: str) -> dict[str, str]:

@@ -52,12 +52,10 @@ def _told(column: str, kind: str, learnt: Table, judged: Table, options: Options
         part.model.admit(label)
     part.learn(learnt.rows, learnt.labels)
     prior = log_priors(classes, "map")
-    seen = Counter(
-        (str(row[column]), label) for row, label in zip(judged.rows, judged.labels, strict=True) if column in row
-    )
     alike = defaultdict[tuple[tuple[str, float], ...], Counter[str]](Counter)  # many cells may be one feature
-    for (cell, label), rows in seen.items():
-        alike[tuple(part.features(column, cell).items())][label] += rows
+    for row, label in zip(judged.rows, judged.labels, strict=True):
+        if column in row:
+            alike[tuple(part.features(column, row[column]).items())][label] += 1
     if not alike:
         return 0.0
     likelihoods = [part.model.log_likelihood(dict(features)) for features in alike]

@@ -6,7 +6,7 @@ missing leaves its factor out.
 
 import math
 from bisect import bisect_right
-from collections import ChainMap, Counter
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -106,9 +106,7 @@ class Part:
     def of(self, row: Row) -> Features | None:
         """The features of a row; None if every value is missing."""
         found = [self.features(column, row[column]) for column in self.columns if column in row]
-        if len(found) <= 1:
-            return found[0] if found else None
-        return dict(ChainMap(*map(dict, found)))
+        return {name: times for features in found for name, times in features.items()} if found else None
 
 
 def guessed(table: Table, column: str) -> str:

@@ -116,5 +116,8 @@ def _named(bucket: str, edges: tuple[float, ...] | None) -> str:
     if not edges:
         return "any number"
     at = int(bucket)
-    low, high = (f"{edges[at - 1]:g} to" if at else ""), (f"{edges[at]:g}" if at < len(edges) else "")
-    return f"{low} {high}".strip() if at and high else f"below {high}" if high else f"from {edges[-1]:g}"
+    if at == 0:
+        return f"below {edges[0]:g}"
+    if at == len(edges):
+        return f"from {edges[-1]:g}"
+    return f"{edges[at - 1]:g} to {edges[at]:g}"
