@@ -6,7 +6,7 @@ All contenders see the same tokens, and only the labels that they are taught. Th
 import heapq
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from spamfilter.bayes import model
@@ -17,6 +17,8 @@ from spamfilter.bayes.voices import Voices, VoiceTokens
 from spamfilter.learning.bulk.rounds import Message, later_rounds, no_amounts, note
 
 ONE_RULE = "one_rule"
+VOICE = "fields"
+"""The voice whose words the one rule judges by, as a likelihood that is named alone does."""
 
 Examples = Iterable[tuple[VoiceTokens, Label]]
 
@@ -75,9 +77,7 @@ class OneRule:
 
     name = ONE_RULE
 
-    def __init__(self, voices: Collection[str] | None = None) -> None:
-        """voices: those whose words it uses; None for all."""
-        self._voices = voices
+    def __init__(self) -> None:
         self._learnt: dict[Label, int] = dict.fromkeys(LABELS, 0)
         self._present: dict[Label, Counter[Token]] = {label: Counter() for label in LABELS}
         self._heaps: dict[Label, list[tuple[int, Token]]] = {label: [] for label in LABELS}
@@ -98,14 +98,11 @@ class OneRule:
         return min(found)[1] if found else None
 
     def score(self, tokens: VoiceTokens) -> Score:
-        word, words = self.best(), self._words(tokens)
+        word, words = self.best(), tokens.get(VOICE, {})
         present = word in words
         odds = math.log(self._agreeing("spam", word, present) / self._agreeing("ham", word, present))
         known = sum(any(has[each] for has in self._present.values()) for each in words) / max(1, len(words))
         return Score(odds, 1 / (1 + math.exp(-odds)), known=known)
-
-    def _words(self, tokens: VoiceTokens) -> set[Token]:
-        return set().union(*(some for name, some in tokens.items() if self._voices is None or name in self._voices))
 
     def _agreeing(self, label: Label, word: Token | None, present: bool) -> int:
         with_it = self._present[label][word] if word is not None else 0
@@ -113,7 +110,7 @@ class OneRule:
 
     def learn(self, tokens: VoiceTokens, label: Label) -> None:
         self._learnt[label] += 1
-        for word in self._words(tokens):
+        for word in tokens.get(VOICE, {}):
             self._present[label][word] += 1
             for direction, heap in self._heaps.items():
                 heapq.heappush(heap, (self._against(word, direction), word))

@@ -44,7 +44,8 @@ class Trial:
     delay: messages between a verdict and its label. share: of messages that get a label, with partial feedback.
     train_first, day, a_day: with a small user, messages of each class to train on, messages that come in a day, and the
     most that get a mark. noise: share of labels that are wrong in learning, never in measuring. unsure, spam: the
-    thresholds of the classes. rounds: of bulk training. train: share of messages to train on.
+    thresholds of the classes. split: how the messages to train on, which are half of all, are chosen. rounds: of bulk
+    training.
     """
 
     feedback: Feedback = "full"
@@ -57,7 +58,6 @@ class Trial:
     unsure: float = 0.5
     spam: float = 0.9
     split: Split = "time"
-    train: float = 0.5
     folds: int = 10
     rounds: int = 5
     seed: int = 1
@@ -173,7 +173,7 @@ def _small_user(examples: Sequence[Example], enter: Enter, trial: Trial, progres
 
 
 def trained_once(examples: Sequence[Example], enter: Enter, trial: Trial, progress: Progress) -> list[Run]:
-    """Train on a part of the messages, and judge the rest without learning it."""
+    """Train on half of the messages, and judge the rest without learning it."""
     train, test = _parted(examples, trial)
     return _trained(train, test, enter, trial, progress)
 
@@ -198,7 +198,7 @@ def cross_validation(examples: Sequence[Example], enter: Enter, trial: Trial, pr
 
 
 def learning_curve(examples: Sequence[Example], enter: Enter, trial: Trial, progress: Progress) -> list[Run]:
-    """Train on more and more of one part of the messages, and judge the other part each time."""
+    """Train on more and more of one half of the messages, and judge the other half each time."""
     train, test = _parted(examples, trial)
     runs = []
     for size in SIZES:
@@ -221,7 +221,7 @@ def steps(protocol: str, messages: int, contenders: int, trial: Trial) -> int:
     if protocol == "prequential" and trial.feedback == "small-user":
         train = min(2 * trial.train_first, messages)
         return looks * train + messages - train
-    train = (messages + 1) // 2 if trial.split == "alternate" else round(trial.train * messages)
+    train = (messages + 1) // 2 if trial.split == "alternate" else round(messages / 2)
     if protocol == "trained-once":
         return looks * train + messages - train
     if protocol == "cross-validation":
@@ -270,8 +270,8 @@ def _parted(examples: Sequence[Example], trial: Trial) -> tuple[list[Example], l
     order = list(examples)
     if trial.split == "random":
         random.Random(trial.seed).shuffle(order)
-    border = round(trial.train * len(order))
-    return order[:border], order[border:]
+    half = round(len(order) / 2)
+    return order[:half], order[half:]
 
 
 def _trained(

@@ -134,17 +134,14 @@ def _days(run: Run) -> list[Day]:
 def entrants(names: Sequence[str], learn: Learn) -> tuple[Voices, Callable[[], Sequence[Contender]]]:
     """A function that makes contenders by name, and the voices whose tokens they need.
 
-    A name is 'configured', 'one_rule', a likelihood (of the voice `fields`, or `attributes` for numbers), or
-    likelihoods by voice, as in 'fields=bernoulli,body=soft'. Raises InputError for any other.
+    A name is 'configured', 'one_rule' (of the voice `fields`), a likelihood (likewise, or of `attributes` for numbers),
+    or likelihoods by voice, as in 'fields=bernoulli,body=soft'. Raises InputError for any other.
     """
     chosen = {name: _voices(name, learn) for name in names}
     seen = {voice.name: voice for voices in chosen.values() for voice in voices}
 
     def enter() -> list[Contender]:
-        return [
-            OneRule({voice.name for voice in voices}) if name == ONE_RULE else Learner(name, voices)
-            for name, voices in chosen.items()
-        ]
+        return [OneRule() if name == ONE_RULE else Learner(name, voices) for name, voices in chosen.items()]
 
     return tuple(seen.values()), enter
 

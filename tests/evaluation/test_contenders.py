@@ -267,13 +267,14 @@ def test_the_one_rule_trained_on_a_pile_counts_each_message_once() -> None:
     assert [trained.score(bag(word)) for word in "abc"] == [taught.score(bag(word)) for word in "abc"]
 
 
-def test_the_one_rule_sees_what_any_voice_sees() -> None:
+def test_the_one_rule_sees_the_words_of_fields_alone() -> None:
     rule = OneRule()
     rule.learn({"fields": {b"a": 1}, "body": {b"b": 1}}, "spam")
     rule.learn({"fields": {b"c": 1}, "body": {}}, "ham")
-    score = rule.score({"fields": {b"new": 1}, "body": {b"a": 1}})
+    score = rule.score({"fields": {b"a": 1, b"new": 1}, "body": {b"c": 1}})
     assert score.log_odds == pytest.approx(math.log(2))
     assert score.known == 0.5
+    assert rule.score({"body": {b"a": 1}}).log_odds == pytest.approx(-math.log(2))
 
 
 def test_contenders_have_names_and_know_nothing_at_first() -> None:

@@ -297,7 +297,6 @@ def test_errors_and_unsure_ones_are_told_by_the_true_label_and_taught_with_the_w
     ("varied", "trained"),
     [
         pytest.param({}, [0, 1, 2, 3, 4], id="time"),
-        pytest.param({"train": 0.3}, [0, 1, 2], id="time-30-per-cent"),
         pytest.param({"split": "alternate"}, [0, 2, 4, 6, 8], id="alternate"),
     ],
 )
@@ -333,12 +332,12 @@ def test_mail_is_trained_with_its_classes_evenly_mixed_each_in_its_order(protoco
 def test_a_random_split_is_one_that_its_seed_repeats() -> None:
     def parts(seed: int) -> tuple[list[int], list[int]]:
         ring = Ring()
-        run("trained-once", examples(40), ring, split="random", seed=seed, rounds=1, train=0.25)
+        run("trained-once", examples(40), ring, split="random", seed=seed, rounds=1)
         return ring.entered[0][0].numbers("learnt"), ring.entered[0][0].numbers("judged")
 
     learnt, judged = parts(1)
-    assert (len(learnt), sorted(learnt + judged)) == (10, list(range(40)))
-    assert learnt != list(range(10))
+    assert (len(learnt), sorted(learnt + judged)) == (20, list(range(40)))
+    assert learnt != list(range(20))
     assert parts(1) == (learnt, judged)
     assert parts(2) != (learnt, judged)
 
@@ -424,8 +423,8 @@ def test_progress_is_told_as_many_steps_as_were_announced(
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_other_shares_and_rounds_are_announced_too(protocol: str) -> None:
-    for trial in (Trial(train=0.35, rounds=1), Trial(train=0.8, rounds=7, folds=3), Trial(train=0.8, split="random")):
+def test_other_rounds_and_splits_are_announced_too(protocol: str) -> None:
+    for trial in (Trial(rounds=1), Trial(rounds=7, folds=3), Trial(split="random")):
         told: list[int] = []
         PROTOCOLS[protocol](examples(33), Ring(("one", "two")), trial, told.append)
         assert sum(told) == steps(protocol, 33, 2, trial)
