@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from spamfilter.commands.command import as_json_option
+from spamfilter.commands.command import PATH, as_json_option
 from spamfilter.errors import InputError
 from spamfilter.system.escaping import printable
 from spamfilter.tables.arguments import Arguments
@@ -20,14 +20,13 @@ from spamfilter.tables.one_rule import kinds_for_rule, one_rule
 from spamfilter.tables.reading import FORMATS, TEXT, Row, Table, read
 from spamfilter.tables.trials import TableOutcome, cross_validated, judged, learning_curve
 
-_PATH = click.Path(path_type=Path)
 ONE_RULE = "one_rule"
 LEAST, MOST = math.log(math.ulp(0.0)), math.log(sys.float_info.max)
 """Logarithms of numbers that a float can hold."""
 
 
 @click.command()
-@click.argument("table", type=_PATH, required=False)
+@click.argument("table", type=PATH, required=False)
 @click.option("--class", "classes", multiple=True, metavar="NAME=FILE", help="Texts of a class, one a line.")
 @click.option("--format", "format_", type=click.Choice(FORMATS), help="What TABLE is; by its ending if not said.")
 @click.option("--label", default="class", show_default=True, help="The column that has the class.")
@@ -45,18 +44,18 @@ LEAST, MOST = math.log(math.ulp(0.0)), math.log(sys.float_info.max)
     "--smoothing", "smoothings", multiple=True, metavar="M|KIND=M", help="1 if not said; 0: unsmoothed; or of a kind."
 )
 @click.option("--prior", default="map", show_default=True, help="map, empirical, equal, or yes=0.6,no=0.4.")
-@click.option("--words", type=_PATH, help="A file of the words that count, one a line; no others do.")
+@click.option("--words", type=PATH, help="A file of the words that count, one a line; no others do.")
 @click.option("--most-frequent", type=click.IntRange(1), help="Only so many words count, the most frequent.")
 @click.option("--least-count", type=click.IntRange(1), default=1, help="Only words count that occur so often.")
 @click.option("--fake-document", is_flag=True, help="Add a document of all words to each class.")
 @click.option("--unbiased", is_flag=True, help="Divide variances by n - 1.")
 @click.option("--bins", type=click.IntRange(2, 1000), default=10, show_default=True, help="Bins of a binned column.")
-@click.option("--predict", "new", type=_PATH, help="Print the class of each row of this file.")
+@click.option("--predict", "new", type=PATH, help="Print the class of each row of this file.")
 @click.option("--show", "shown", multiple=True, metavar="WORD", help="Print P(WORD in a class); and the priors.")
 @click.option("--itself", is_flag=True, help="Judge what was learnt.")
 @click.option("--folds", type=click.IntRange(2, 100_000), help="Of cross-validation; 10 if not said.")
 @click.option("--learning-curve", "curve", is_flag=True, help="Train on more and more of one half, judge the other.")
-@click.option("--plot", type=_PATH, help="Write the learning curve, or P(class) of each row, as .svg or .png.")
+@click.option("--plot", type=PATH, help="Write the learning curve, or P(class) of each row, as .svg or .png.")
 @click.option("--seed", type=int, default=1, show_default=True, help="Of the order of the rows.")
 @as_json_option
 def classify(table: Path | None, **options: Any) -> None:

@@ -40,6 +40,8 @@ EARLIEST = datetime(2000, 1, 1, tzinfo=UTC)
 """Before all mail: a report of a thousand years has as many days."""
 MORE_WORDS = {"allow_extra_args": True}
 """Settings of a command that calls `refuse_more_words`, as click would print each word."""
+PATH = click.Path(path_type=Path)
+"""The type of an argument or option that names a file or folder, which need not be there."""
 names_argument = click.argument("names", nargs=-1, metavar="[ID|FILE|DIR|-]...")
 
 

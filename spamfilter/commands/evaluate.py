@@ -8,16 +8,15 @@ from typing import Any, get_args
 import click
 from click.core import ParameterSource
 
-from spamfilter.commands.command import as_json_option, opened_store, settings_of, tell_problems
+from spamfilter.commands.command import PATH, as_json_option, opened_store, settings_of, tell_problems
 from spamfilter.errors import InputError
-from spamfilter.evaluation import runs
+from spamfilter.evaluation import plots, runs
 from spamfilter.evaluation.protocols import PROTOCOLS, Feedback, Split, Trial, steps
 from spamfilter.learning.bulk import labelled_mail
 from spamfilter.reports import rendering
 from spamfilter.system.screen import note, progress, sentence, table_width
 
 _Option = Callable[[Callable[..., None]], Callable[..., None]]
-_PATH = click.Path(path_type=Path)
 _FEEDBACK = click.Choice(get_args(Feedback))
 _SPLITS = click.Choice(get_args(Split))
 _NATURAL, _FROM_ONE = click.IntRange(min=0), click.IntRange(min=1)
@@ -56,9 +55,9 @@ def _check_options(given: Mapping[str, Any]) -> None:
 
 
 @click.command()
-@click.argument("index", nargs=-1, type=_PATH)
-@click.option("--spam", multiple=True, type=_PATH, help="A Maildir, mbox, .eml or folder of spam; may be repeated.")
-@click.option("--ham", multiple=True, type=_PATH, help="A Maildir, mbox, .eml or folder of ham; may be repeated.")
+@click.argument("index", nargs=-1, type=PATH)
+@click.option("--spam", multiple=True, type=PATH, help="A Maildir, mbox, .eml or folder of spam; may be repeated.")
+@click.option("--ham", multiple=True, type=PATH, help="A Maildir, mbox, .eml or folder of ham; may be repeated.")
 @click.option("--live", is_flag=True, help="What this installation has learnt, and the verdicts in its journal.")
 @click.option(
     "--likelihood",
@@ -84,8 +83,8 @@ def _check_options(given: Mapping[str, Any]) -> None:
     "--wrong-labels", "suspects", type=_NATURAL, default=0, metavar="N",
     help="Name the N labels that look most wrong.",
 )  # fmt: skip
-@click.option("--scores", type=_PATH, help="Write label, score and class of each message to this file.")
-@click.option("--plot", type=_PATH, help="Draw ROC and calibration, or the learning curve: .svg or .png.")
+@click.option("--scores", type=PATH, help="Write label, score and class of each message to this file.")
+@click.option("--plot", type=PATH, help="Draw ROC and calibration, or the learning curve: .svg or .png.")
 @as_json_option
 @click.pass_obj
 def evaluate(
@@ -122,9 +121,7 @@ def evaluate(
         if not target.parent.is_dir():
             raise InputError(f"{target}: there is no folder {target.parent}")
     if plot:
-        from spamfilter.evaluation.plots import check, draw
-
-        check(plot)
+        plots.check(plot)
     settings = settings_of(file)
     voices, enter = runs.entrants(names, settings.learn)
     trial = Trial(**varied, unsure=settings.policy().unsure, spam=settings.policy().spam)
@@ -150,7 +147,7 @@ def evaluate(
     if scores:
         runs.write_scores(scores, outcomes[-1].run)
     if plot:
-        draw(plot, outcomes, f"{protocol}, {len(examples):,} messages")
+        plots.draw(plot, outcomes, f"{protocol}, {len(examples):,} messages")
     for found in outcomes:
         if as_json:
             click.echo(rendering.to_json(rendering.outcome_json(found, suspects)))

@@ -12,6 +12,7 @@ import click
 from spamfilter.bayes.voices import view
 from spamfilter.commands.command import (
     MORE_WORDS,
+    PATH,
     as_json_option,
     check_not_lost,
     opened_store,
@@ -134,7 +135,7 @@ def _confirm_back(settings: config.Settings, revision: str) -> None:
     "--mail",
     "folders",
     multiple=True,
-    type=click.Path(path_type=Path),
+    type=PATH,
     help="A folder with learnt mail: read again for voices that the ledger has no words for; may be repeated.",
 )
 @as_json_option
@@ -172,7 +173,7 @@ def retrain(file: Path | None, folders: tuple[Path, ...], as_json: bool) -> None
 
 
 @click.command()
-@click.argument("target", type=click.Path(path_type=Path))
+@click.argument("target", type=PATH)
 @click.pass_obj
 def backup(file: Path | None, target: Path) -> None:
     """Copy the database into a new file while the relay runs. PostgreSQL is backed up by pg_dump.

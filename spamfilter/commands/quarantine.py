@@ -20,6 +20,7 @@ from spamfilter.commands.command import (
     settings_of,
     user,
 )
+from spamfilter.config.settings import Settings
 from spamfilter.errors import ConfigError, InputError, Refused, SpamfilterError, StoreError, TryAgain
 from spamfilter.learning import mark_lookup, marks
 from spamfilter.relay.envelope_paths import mailbox_of
@@ -60,7 +61,7 @@ def list_(file: Path | None, as_json: bool, history: bool) -> None:
     Example: spamfilter quarantine list --json
              spamfilter quarantine list --history
     """
-    with _opened(file) as (kept, store):
+    with _opened(settings_of(file)) as (kept, store):
         if history:
             for event in store.all_quarantine_events() if store else ():
                 if as_json:
@@ -90,7 +91,7 @@ def show(file: Path | None, name: str) -> None:
 
     Example: spamfilter quarantine show 01KAH3V5E8M6Q2T0J9Z4R7X1CN
     """
-    with _opened(file) as (kept, _):
+    with _opened(settings_of(file)) as (kept, _):
         id = _id(name)
         mail = kept.read(kept.find(id)).replace(b"\r\n", b"\n")
         for event in kept.events([id]).get(id, []):
@@ -119,8 +120,7 @@ def release(file: Path | None, names: tuple[str, ...], no_learn: bool, only: str
     Example: spamfilter quarantine release 01KAH3V5E8M6Q2T0J9Z4R7X1CN
     """
     settings = settings_of(file)
-
-    with _opened(file) as (kept, _):
+    with _opened(settings) as (kept, _):
 
         def one(id: str) -> None:
             try:
@@ -151,7 +151,7 @@ def delete(file: Path | None, names: tuple[str, ...]) -> None:
 
     Example: spamfilter quarantine delete 01KAH3V5E8M6Q2T0J9Z4R7X1CN
     """
-    with _opened(file) as (kept, _):
+    with _opened(settings_of(file)) as (kept, _):
 
         def one(id: str) -> None:
             kept.delete(kept.find(id), user())
@@ -182,9 +182,8 @@ def expire(file: Path | None) -> None:
 
 
 @contextmanager
-def _opened(file: Path | None) -> Iterator[tuple[Quarantine, Store | None]]:
+def _opened(settings: Settings) -> Iterator[tuple[Quarantine, Store | None]]:
     """The quarantine and its history. Without a database mail can be read and released all the same."""
-    settings = settings_of(file)
     store, away = None, False
     with ExitStack() as stack:
         try:

@@ -14,6 +14,7 @@ from spamfilter.bayes import compiled
 from spamfilter.bayes.labels import IMPORT, OTHER
 from spamfilter.commands.command import (
     MORE_WORDS,
+    PATH,
     as_json_option,
     opened_filter,
     opened_store,
@@ -23,7 +24,9 @@ from spamfilter.commands.command import (
     user,
 )
 from spamfilter.errors import InputError
-from spamfilter.learning.bulk import labelled_mail
+from spamfilter.learning.bulk import labelled_mail, training
+from spamfilter.learning.bulk.reading_ahead import processes_here
+from spamfilter.learning.bulk.rounds import ROUNDS
 from spamfilter.learning.filter import Filter
 from spamfilter.learning.transfer import portable
 from spamfilter.learning.transfer.dumps import read_dump
@@ -39,13 +42,10 @@ STANDARD = "-"
 """The name of standard input and output."""
 
 
-_PATH = click.Path(path_type=Path)
-
-
 @click.command(context_settings=MORE_WORDS)
-@click.option("--spam", multiple=True, type=_PATH, help="A Maildir, mbox, .eml or folder of spam; may be repeated.")
-@click.option("--ham", multiple=True, type=_PATH, help="A Maildir, mbox, .eml or folder of ham; may be repeated.")
-@click.option("--index", multiple=True, type=_PATH, help="A file of lines 'spam PATH', 'ham PATH'; may be repeated.")
+@click.option("--spam", multiple=True, type=PATH, help="A Maildir, mbox, .eml or folder of spam; may be repeated.")
+@click.option("--ham", multiple=True, type=PATH, help="A Maildir, mbox, .eml or folder of ham; may be repeated.")
+@click.option("--index", multiple=True, type=PATH, help="A file of lines 'spam PATH', 'ham PATH'; may be repeated.")
 @click.option(
     "--repeats",
     type=click.Choice(["once", "count"]),
@@ -69,24 +69,19 @@ def train(
 
     Example: spamfilter train --spam ~/Maildir/.Junk --ham ~/Maildir/.Archive
     """
-    from spamfilter.learning.bulk.reading_ahead import processes_here
-    from spamfilter.learning.bulk.rounds import ROUNDS
-    from spamfilter.learning.bulk.training import STEPS, Outcome
-    from spamfilter.learning.bulk.training import train as run
-
     refuse_more_words("--spam, --ham or --index")
     if not (spam or ham or index):
         raise click.UsageError("name some mail: --spam PATH and --ham PATH, or --index FILE")
     mails = [item for path in index for item in labelled_mail.find_indexed(path)]
     mails += labelled_mail.find_piles(spam, ham, note)
-    outcome = Outcome()
+    outcome = training.Outcome()
     with ended_tidily(), opened_filter(file, whole=True) as (filter, settings):
         mails = labelled_mail.as_they_came(mails, settings.subject_prefixes())
         sentence(f"learning into {harmless(filter.store.where)}", err=True)
         before = dict(filter.learnt)
         try:
-            with progress(f"Learning, {ROUNDS} rounds", STEPS * len(mails)) as tell:
-                run(filter, mails, user(), tell, outcome, processes_here(), repeats == "count")
+            with progress(f"Learning, {ROUNDS} rounds", training.STEPS * len(mails)) as tell:
+                training.train(filter, mails, user(), tell, outcome, processes_here(), repeats == "count")
         except (KeyboardInterrupt, SystemExit):
             click.echo(err=True)
             sentence("stopped; what was learnt is kept. Run the same command to continue", err=True)
@@ -116,7 +111,7 @@ def train(
 
 
 @click.command("import")
-@click.argument("dump", required=False, type=click.Path(path_type=Path), metavar="[FILE]")
+@click.argument("dump", required=False, type=PATH, metavar="[FILE]")
 @click.option("--list", "listed", is_flag=True, help="List the imports that count, and import nothing.")
 @as_json_option
 @click.pass_obj
@@ -235,7 +230,7 @@ def _list(file: Path | None, as_json: bool) -> None:
 
 
 @click.command("export")
-@click.argument("target", type=click.Path(path_type=Path), metavar="FILE")
+@click.argument("target", type=PATH, metavar="FILE")
 @click.option(
     "--counts-only", is_flag=True, help="Only the sum of what was learnt: no message, author or time stands in it."
 )

@@ -13,7 +13,7 @@ from spamfilter.errors import NextHopError, StoreError
 from spamfilter.relay.next_hops import next_hop_of
 from spamfilter.reports.outages import downtimes, hosts, messages_text
 from spamfilter.reports.outages import outages as outages_of
-from spamfilter.reports.text import downtime_text
+from spamfilter.reports.text import downtime_text, size_text
 from spamfilter.stores.sql.connection import file_of
 from spamfilter.system.escaping import printable
 from spamfilter.system.file_access import denied, may, owner
@@ -127,8 +127,7 @@ def disk(examined: Examination) -> Iterator[Finding]:
 
 def free_space(name: str, free: int, size: int) -> Finding:
     """The finding for this much free space on a file system of this size."""
-    amount = f"{free / 1e9:.1f} GB" if free >= 10**9 else f"{free / 1e6:.1f} MB"
-    found = f"{name}: {amount} free, {100 * free / size:.1f} %"
+    found = f"{name}: {size_text(free)} free, {100 * free / size:.1f} %"
     if free >= _least(FREE_WARNING, size):
         return ok(found)
     advice = "make room: lower [verdict] quarantine_days, [feedback] window_megabytes or [report] journal_days"

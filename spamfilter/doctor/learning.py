@@ -9,7 +9,6 @@ from spamfilter.bayes.doubt import LITTLE_COMPARED, compared
 from spamfilter.bayes.imported.voices import with_imported
 from spamfilter.bayes.labels import AUTOMATIC, CANARY, COUNTERPART, LABELS
 from spamfilter.bayes.model import learnt_here
-from spamfilter.config.sections import Feedback
 from spamfilter.doctor.examination import Examination, Finding, NotTried, failed, ok, warning
 from spamfilter.learning.filter import IMPORTED_VOICES
 from spamfilter.service.control_socket.client import NoRelay
@@ -110,7 +109,7 @@ _ADVICE = {
 
 def _set_up(examined: Examination) -> dict[str, str]:
     """Source of each configured path of feedback -> where it is configured."""
-    feedback: Feedback = examined.settings.feedback
+    feedback = examined.settings.feedback
     found = {}
     if dovecot := examined.fragment:
         found["imap"] = str(dovecot)

@@ -13,9 +13,8 @@ from spamfilter.bayes.labels import Label
 from spamfilter.learning.mark_lookup import Subject
 from spamfilter.learning.transaction import Change
 from spamfilter.system.escaping import harmless, printable
-from spamfilter.system.terminal import WIDTH
 
-if TYPE_CHECKING:  # a relay renders neither; without these imports it starts a twentieth faster
+if TYPE_CHECKING:  # most commands render neither; without these imports `lists` starts a sixth faster
     from spamfilter.evaluation.runs import RunOutcome
     from spamfilter.reports.report import Report
     from spamfilter.stores import Entry, JournalEntry
@@ -127,7 +126,7 @@ _FIGURES = sum(room for _, _, _, room in _COLUMNS) + _KNOWN + _TIME
 """Columns of all figures."""
 
 
-def outcomes_text(outcomes: "Sequence[RunOutcome]", suspects: int, width: int = WIDTH) -> str:
+def outcomes_text(outcomes: "Sequence[RunOutcome]", suspects: int, width: int) -> str:
     """A table of runs with 95 % intervals, and the suspected wrong labels of each run.
 
     width: most columns of the table, at least 80. A title without room beside the figures is a line of its own.

@@ -182,7 +182,7 @@ def build(
     trainings = store.trainings(since, until)
     by_hand = [one for one in trainings if one.source != BULK]
     marks: dict[str, int] = {label: sum(one.number for one in by_hand if one.label == label) for label in LABELS}
-    figures = figures_of(mail)
+    figures, figures_before = figures_of(mail), figures_of(previous)
     size = _size(store.size(), (*reversed(before), days), _free_bytes(store.where))
     usual = figures_of(earlier)
     drifts = [found for name, share in _SHARES.items() if (found := drift(name, share(figures), share(usual)))]
@@ -199,7 +199,7 @@ def build(
         host=host,
         hosts=hosts(store),
         figures=figures,
-        before=figures_of(previous),
+        before=figures_before,
         before_since=ends[1],
         days=_slots(by_hour, since, until, now, DAY, zone),
         timeline=_slots(by_hour, since, until, now, HOUR, zone) if span <= HOURLY else [],
@@ -225,7 +225,7 @@ def build(
         trainings=trainings,
         latest=latest(store, since, until, LATEST),
         moved=_moved(store, since, until),
-        advice=advice(figures, figures_of(previous), learnt, marks, waiting_in_all, drifts, size.days_left, off, down),
+        advice=advice(figures, figures_before, learnt, marks, waiting_in_all, drifts, size.days_left, off, down),
     )
 
 
