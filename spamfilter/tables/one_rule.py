@@ -41,16 +41,15 @@ class OneRule:
         return [f"{self.column}: {_named(bucket, self.edges)} -> {class_}" for bucket, class_ in self.classes.items()]
 
 
-def one_rule(table: Table, kinds: Mapping[str, str] | None = None) -> OneRule:
+def one_rule(table: Table, kinds: Mapping[str, str]) -> OneRule:
     """The rule of a table with labels. Texts have none; raises InputError if all columns are texts.
 
-    kinds: column -> kind, where more rows than these have told them.
+    kinds: column -> kind, as by `kinds_for_rule` of these rows or of more.
     """
     other = Counter(table.labels).most_common(1)[0][0]
     small = SMALL if len(table.rows) >= FEW_ROWS else SMALLER
     rules = []
-    for column in table.columns:
-        kind = guessed(table, column) if kinds is None else kinds.get(column)
+    for column, kind in kinds.items():
         if kind not in ("category", "number"):
             continue
         edges = _edges(table, column, small) if kind == "number" else None

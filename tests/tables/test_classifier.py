@@ -9,7 +9,7 @@ import pytest
 from spamfilter.errors import InputError
 from spamfilter.tables.classifier import TableClassifier
 from spamfilter.tables.columns import KINDS, Options
-from spamfilter.tables.one_rule import one_rule
+from spamfilter.tables.one_rule import OneRule, kinds_for_rule, one_rule
 from spamfilter.tables.reading import Table, read, read_classes
 from spamfilter.tables.trials import TableOutcome, cross_validated, judged, learning_curve
 
@@ -42,6 +42,10 @@ def weather(tmp_path: Path) -> Table:
 def of(column: str, values: str, labels: str) -> Table:
     """A table of one column; a dot is a missing value."""
     return Table((column,), [{} if value == "." else {column: value} for value in values.split()], labels.split())
+
+
+def rule_of(table: Table) -> OneRule:
+    return one_rule(table, kinds_for_rule(TableClassifier().chosen(table), table))
 
 
 def posterior(classifier: TableClassifier, **row: str) -> dict[str, float]:
@@ -189,7 +193,7 @@ def test_a_fake_document_has_all_words_in_each_class() -> None:
 
 
 def test_one_rule_is_that_of_the_book(weather: Table) -> None:
-    rule = one_rule(weather)
+    rule = rule_of(weather)
     assert (rule.errors, rule.rows) == (3, 14)
     assert rule.lines() == [
         "humidity: below 82.5 -> yes", "humidity: 82.5 to 95.5 -> no", "humidity: from 95.5 -> yes",
@@ -206,14 +210,14 @@ def test_one_rule_is_that_of_the_book(weather: Table) -> None:
     ],
 )
 def test_neighbouring_intervals_of_one_class_are_one(labels: str, rule: list[str]) -> None:
-    assert one_rule(of("x", "1 2 3 4 5 6 7", labels)).lines() == rule
+    assert rule_of(of("x", "1 2 3 4 5 6 7", labels)).lines() == rule
 
 
 def test_a_missing_value_is_a_value_of_one_rule() -> None:
-    rule = one_rule(of("x", "a a . . b", "yes yes no no yes"))
+    rule = rule_of(of("x", "a a . . b", "yes yes no no yes"))
     assert rule.lines() == ["x: a -> yes", "x: b -> yes", "x: missing -> no"]
     assert (rule.predict({}), rule.predict({"x": "new"})) == ("no", "yes")
-    called = one_rule(of("x", "missing missing . .", "yes yes no no"))
+    called = rule_of(of("x", "missing missing . .", "yes yes no no"))
     assert (called.errors, called.lines()) == (0, ["x: missing -> yes", "x: missing -> no"])
 
 
@@ -243,7 +247,7 @@ def test_a_learning_curve_is_trained_on_more_and_more_of_one_half(weather: Table
 
 
 def test_what_was_learnt_can_be_judged(weather: Table) -> None:
-    rule = one_rule(weather)
+    rule = rule_of(weather)
     assert TableOutcome(judged(lambda known: rule.predict, weather, weather)).right == 11
 
 
