@@ -37,9 +37,9 @@ SUMMARY = 300
 TOGETHER = 100
 """Mails of files about which the journal is asked at once: some megabytes of messages."""
 EARLIEST = datetime(2000, 1, 1, tzinfo=UTC)
-"""Before all mail: a report of a thousand years has as many days."""
+"""Before all mail. A report since the year 1 would have a row for each day since."""
 MORE_WORDS = {"allow_extra_args": True}
-"""Settings of a command that calls `refuse_more_words`, as click would print each word."""
+"""Settings of a command that calls `refuse_more_words`; click alone would print each word."""
 PATH = click.Path(path_type=Path)
 """The type of an argument or option that names a file or folder, which need not be there."""
 names_argument = click.argument("names", nargs=-1, metavar="[ID|FILE|DIR|-]...")
@@ -227,7 +227,7 @@ def tell_problems(problems: Sequence[str], leave: bool = True) -> None:
 
 
 def has_store(settings: "Settings") -> bool:
-    """Whether the database is there; whether one of PostgreSQL is, shows when it is opened."""
+    """Whether the file of the database exists. A database of PostgreSQL is taken as existing until it is opened."""
     from spamfilter.stores.sql.connection import file_of
 
     path = file_of(settings.store_url())
@@ -245,7 +245,8 @@ def status_of_relay(settings: "Settings", place: str) -> dict[str, Any] | None:
 
 
 def check_not_lost(settings: "Settings") -> None:
-    """Raise StoreError where there is no database any more, but a relay that judges by it: it must get no new one."""
+    """Raise StoreError if the database is gone while a relay still judges by its counts: it must not be replaced by an
+    empty one."""
     from spamfilter.stores import GONE
     from spamfilter.stores.sql.connection import place_of
 
@@ -258,7 +259,7 @@ def check_not_lost(settings: "Settings") -> None:
 def opened_store(settings: "Settings", existing: bool = False) -> "Iterator[Store]":
     """The store of the configuration. existing: raise InputError where there is none yet, and make none.
 
-    Raises StoreError where there is none any more, and a relay still judges by it.
+    Raises StoreError as `check_not_lost`.
     """
     from spamfilter.stores import NO_TABLES, open_store
     from spamfilter.stores.sql.connection import place_of

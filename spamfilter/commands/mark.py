@@ -140,7 +140,7 @@ def _of_database(
     by: str | None,
     source: str,
 ) -> Iterator[dict[str, Any] | Refused]:
-    """The same without a relay. A user who can open the database owns it, and may change the marks of others."""
+    """The same without a relay, by the database itself. A user that can open it may change the marks of others."""
     from spamfilter.learning import marks
     from spamfilter.relay.quarantine.history import kept_elsewhere
     from spamfilter.reports import rendering

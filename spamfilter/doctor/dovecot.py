@@ -30,7 +30,7 @@ _MAIL_USER = re.compile(
     r"|^[ \t]*(?:args|default_fields|override_fields)[ \t]*=.*?\buid=([\w.-]+)",
     re.MULTILINE,
 )
-"""Whom all mail belongs to: of the whole configuration, or of a userdb that says the same of all users."""
+"""The user that owns all mail: a setting of the whole configuration, or a field of a userdb with one value for all."""
 _CALLED = re.compile(r"\bexec\s+(/\S+)")
 
 
@@ -76,8 +76,8 @@ def _found(examined: Examination, settings: Path, users: list[User]) -> Iterator
 
 
 def _read_by_dovecot(config: Path, proxies: Collection[str]) -> Iterator[Finding]:
-    """Whether Dovecot can read its configuration with our settings in it, where it is installed and has one there, and
-    whether who moves the mail of all users may mark for them."""
+    """Whether Dovecot can read its configuration with our settings in it, and whether the system user that moves the
+    mail of all users may mark for them. Without an installed Dovecot, or a configuration there, nothing is found."""
     program = shutil.which("doveconf")
     if program is None or not config.exists():
         return

@@ -31,7 +31,7 @@ GREETING_SECONDS = 10.0
 BANNER = "MTP spamfilter"
 """The name of the program in the greeting of the relay."""
 OPEN = "is open, and was not tried: this host is not in [relay] trusted"
-"""What is found of a port for milter that this host may not try."""
+"""The finding for a milter port that this host may not try."""
 
 DOVECOT = (Path("/etc/dovecot"), Path("/usr/local/etc/dovecot"))
 FRAGMENT = Path("conf.d") / "90-spamfilter.conf"

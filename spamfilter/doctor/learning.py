@@ -125,7 +125,7 @@ def _set_up(examined: Examination) -> dict[str, str]:
 def clock(examined: Examination) -> Iterator[Finding]:
     """Whether times are plausible: the clock goes on from what the database has seen, and no entry is in the future.
 
-    A relay notes the time each hour; without one, nobody has.
+    Only a running relay notes the time, each hour.
     """
     store, now = examined.store, examined.now
     seen = latest_time(store)
@@ -155,7 +155,7 @@ def clock(examined: Examination) -> Iterator[Finding]:
 
 
 def _is_restored(store: Store, learning: Entry) -> bool:
-    """Whether it is an earlier one that a forgotten mark had replaced, and has that one's time."""
+    """Whether a learning is an earlier one again, with its time: a mark had replaced it, and the mark was forgotten."""
     history = store.histories([learning.digest])[learning.digest]
     return any(entry.at == learning.at and entry.id < learning.id for entry in history if not entry.undoes)
 

@@ -46,7 +46,7 @@ def process(examined: Examination) -> Iterator[Finding]:
 
 
 def _stale(examined: Examination, status: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """What of the relay is not as here, and what to do."""
+    """How the running relay differs from this program and its configuration, each with what to do."""
     theirs, ours = status.get("config", examined.config), examined.config
     advice = f"run this command with --config {theirs}" if theirs and theirs != ours else RESTART
     if status["version"] != __version__:

@@ -238,7 +238,7 @@ def _given(examples: Sequence[Example], trial: Trial) -> list[Label]:
 
 
 RIGHT = 3
-"""The urgency of a mark for a verdict that is right; only what is more urgent, and so less, gets one."""
+"""The urgency of a mark for a right verdict. Lower numbers are more urgent, and only they get a mark."""
 
 
 def _urgency(class_: Class, label: Label) -> int:

@@ -175,7 +175,7 @@ def of_mails(mails: Iterable[tuple[Label, Mail]], voices: Voices) -> list[Exampl
 
 
 def mails_alone(mails: Iterable[tuple[Label, Mail]], problems: list[str]) -> list[tuple[Label, Mail]]:
-    """The same without the files that are no mail; `problems` takes a sentence for each of these."""
+    """Labelled mails without the files that are no mail; `problems` takes a sentence for each of these files."""
     found = []
     for label, mail in mails:
         try:

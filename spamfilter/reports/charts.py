@@ -21,7 +21,7 @@ SHORT = timedelta(days=2)
 COLOURS = {"spam": "#a83a0a", "unsure": "#e0a100", "ham": "#0072b2"}
 """The classes of a bar, from its top -> a colour on white, told apart also by people who confuse red and green."""
 PALE = {"spam": "#d49c84", "unsure": "#efd080", "ham": "#80b8d8"}
-"""Of bars that stand for a part of their time."""
+"""The same for bars whose day or hour lies only in part in the period, or is not over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Chart:
 
     @property
     def partial(self) -> bool:
-        """Does a bar stand for a part of its time only?"""
+        """Whether there is a bar whose day or hour lies only in part in the period, or is not over."""
         return any(not bar.slot.whole for bar in self.bars)
 
 

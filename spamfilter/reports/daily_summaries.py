@@ -185,7 +185,7 @@ def of_period(
 ) -> Summary:
     """The summary of a period within one day, without marks. entries: how many that day has.
 
-    hours: those that were found before, which are not read again.
+    hours: the summaries of hours that were read before, and are not read again; the others are added.
     """
     made = Summary()
     while since < until:
@@ -202,7 +202,7 @@ def of_period(
 
 
 def _counted(store: Store, since: datetime, until: datetime, entries: int, host: str) -> Summary:
-    """The summary of an hour or less, with its names and words, all but in a flood of them."""
+    """The summary of an hour or less, with all its names and words unless they are more than COUNTED."""
     made, piece = Summary(), PIECE if entries > MANY else HOUR
     while since < until:
         end = min(until, since + piece)
@@ -240,8 +240,8 @@ def is_whole(store: Store, first: date, last: date) -> bool:
 
 
 Parts = dict[tuple[datetime, datetime, int, str], Summary]
-"""Begin and end of an hour, the number of entries of that day, and the host -> its summary; of a part of a day, with
-minus the number -> its summary with the most frequent names and words alone."""
+"""Begin, end, number of entries of that day, host -> summary. For an hour the summary has all names and words, so that
+hours can be added up. For a part of a day it has only the most frequent ones, and the number stands with a minus."""
 
 
 def by_day(

@@ -1,8 +1,9 @@
 """Digests: mails to users that say what is kept for them, each kept mail once.
 
-Guarantee: a digest goes to recipients in [digest] domains alone, straight to the next hop, and is never judged. What it
-lists is noted after the next hop's 250; after a crash before the note, or a note that fails, a mail is listed again, to
-that user alone. While the database cannot be written, none is sent, and after a note that fails no further one.
+Guarantee: a digest goes to recipients in [digest] domains alone, straight to the next hop, and is never judged. The
+mails that it lists are noted after the next hop's 250. If the program crashes before the note, or the note fails, that
+user alone has them listed again. While the database cannot be written, no digest is sent, and after a note that fails
+no further one.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -62,8 +63,8 @@ class Digest:
 def is_due(hours: Sequence[int], last: datetime | None, now: datetime) -> bool:
     """Whether an hour of the day has come since the last digests; late is better than never.
 
-    Both times are local, each with the offset of its own day. Of a last time that is still to come, when the clock was
-    ahead, nothing is known.
+    Both times are local, each with the offset of its own day. A last time in the future was noted while the clock was
+    ahead, and is ignored.
     """
     clock = now.replace(tzinfo=None)
     days = (clock, clock - timedelta(days=1))

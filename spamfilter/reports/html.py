@@ -64,7 +64,7 @@ def facts(report: Report, host: str = "") -> dict[str, Any]:
 
 
 def whose(report: Report, host: str) -> str:
-    """Whose report it is: the host that it is of; else all of the fleet, or without one this host."""
+    """The host that a report is about; of a report about all hosts, how many they are, or this host if it is one."""
     return report.host or (f"all {len(report.hosts)} hosts" if len(report.hosts) > 1 else host)
 
 

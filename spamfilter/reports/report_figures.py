@@ -69,7 +69,7 @@ class Figures:
 class Slot:
     """Messages by class and by action of one day, of one hour, or of one hour of the day over all days.
 
-    whole: does the period have all of that time, and is it over?
+    whole: whether all of that time lies in the period, and is over.
     """
 
     at: str

@@ -17,11 +17,11 @@ from spamfilter.tables.columns import KINDS, Options, fits
 from spamfilter.tables.reading import Table
 
 CANDIDATES = ("number", "poisson", "binned", "presence", "category")
-"""Kinds of one column, in the order in which the first of several that are as good is taken."""
+"""Kinds of one column. Of several that are equally good, the first is taken."""
 LEAST = math.log(sys.float_info.min)
-"""ln P of a class that is impossible, for a sum."""
+"""Stands for ln P of an impossible class, so that a sum stays finite."""
 MOST_ROWS = 1_000
-"""Rows that are looked at, half of them learnt: of more, kinds that are nearly as good change places."""
+"""Rows that are looked at, half of them learnt. More would only change the order of kinds that are nearly as good."""
 
 
 def best_kinds(columns: Iterable[str], table: Table, options: Options) -> dict[str, str]:

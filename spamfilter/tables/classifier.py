@@ -44,7 +44,7 @@ class TableClassifier:
     def train(self, table: Table, chosen: Mapping[str, str] | None = None) -> None:
         """Learn a table, and forget what was learnt before. Raises InputError for one that cannot be learnt.
 
-        chosen: as by `chosen` of more rows than these.
+        chosen: column -> kind, as the method `chosen` found them in a table of which this one is a part.
         """
         self.learnt = {label: table.labels.count(label) for label in sorted(set(table.labels))}
         if len(self.learnt) < 2:

@@ -44,7 +44,7 @@ class TableOutcome:
         return 100 * low, 100 * high
 
     def as_json(self) -> dict[str, Any]:
-        """For programs."""
+        """The JSON for programs."""
         return {
             "trained_on": self.trained_on, "rows": self.rows, "right": self.right, "accuracy": self.accuracy,
             "interval": [*self.interval],
@@ -52,7 +52,7 @@ class TableOutcome:
         }  # fmt: skip
 
     def lines(self, name: str, curve: bool) -> Iterator[str]:
-        """For people. curve: it is a point of a learning curve, without its confusion."""
+        """The lines for people. curve: whether it is a point of a learning curve, which has no confusion matrix."""
         low, high = self.interval
         trained = f", trained on {self.trained_on}" if curve else ""
         yield f"{name}{trained}: {self.right} of {self.rows} right, {self.accuracy:.1f} % ({low:.1f} to {high:.1f})"
@@ -102,7 +102,8 @@ def learning_curve(table: Table, train: Trained, seed: int) -> Iterator[TableOut
 
 
 def _by_class(table: Table, seed: int) -> list[int]:
-    """The places of all rows, shuffled within each class: every so many of them have equal shares of the classes."""
+    """The places of all rows, by class, and shuffled within each: each k-th of them is a sample with the same shares of
+    the classes."""
     places = list(range(len(table.rows)))
     random.Random(seed).shuffle(places)
     return sorted(places, key=table.labels.__getitem__)
