@@ -148,10 +148,10 @@ def evaluate(
         runs.write_scores(scores, outcomes[-1].run)
     if plot:
         plots.draw(plot, outcomes, f"{protocol}, {len(examples):,} messages")
-    for found in outcomes:
-        if as_json:
+    if as_json:
+        for found in outcomes:
             click.echo(rendering.to_json(rendering.outcome_json(found, suspects)))
-    if not as_json:
+    else:
         for line in rendering.outcomes_text(outcomes, suspects, table_width()).split("\n"):
             sentence(line, indent=4)
     if problems:

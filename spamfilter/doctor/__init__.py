@@ -76,11 +76,12 @@ def examine(examined: Examination, without: tuple[str, ...] = ()) -> Diagnosis:
         for name, check in CHECKS.items():
             if name in without:
                 continue
-            found = examined.findings[name] = []
+            found: list[Finding] = []
             try:
                 found.extend(check(examined))  # what it has found before an exception stays
             except NotTried as reason:
                 not_tried[name] = str(reason)
+                continue
             except StoreRefused as error:
                 found.append(failed(str(error), "docs/postgresql.md says what it needs"))
             except StoreBusy as error:
@@ -88,12 +89,9 @@ def examine(examined: Examination, without: tuple[str, ...] = ()) -> Diagnosis:
             except Exception as error:  # it must not hide the other checks
                 if isinstance(error, PermissionError) and examined.by_another_user:
                     not_tried[name] = CLOSED
-                else:
-                    found.append(
-                        failed(f"cannot be checked: {str(error) or type(error).__name__}", "see the other checks")
-                    )
-            if name in not_tried:
-                del examined.findings[name]
+                    continue
+                found.append(failed(f"cannot be checked: {str(error) or type(error).__name__}", "see the other checks"))
+            examined.findings[name] = found
     finally:
         examined.close()
     lines = [

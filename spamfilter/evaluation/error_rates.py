@@ -18,6 +18,15 @@ BINS = 10
 """Bins of probability in which calibration is measured and plotted."""
 
 
+def is_spam(labels: Sequence[Label]) -> NDArray[np.bool_]:
+    return np.asarray([label == "spam" for label in labels], np.bool_)
+
+
+def bins_of(posteriors: NDArray[np.float64]) -> NDArray[np.int_]:
+    """The bin of each probability, from 0 on; 1 is in the last one."""
+    return np.asarray(np.minimum((posteriors * BINS).astype(int), BINS - 1))
+
+
 def roc_area_above(ham: NDArray[np.float64], spam: NDArray[np.float64]) -> float:
     """1-ROCA%: 100 times the chance that a ham scores above a spam; a tie counts half."""
     below = np.searchsorted(spam, ham, side="left")
@@ -44,8 +53,7 @@ def logistic_average(ham_rate: float, spam_rate: float, ham: int, spam: int) -> 
 def calibration_error(posteriors: ArrayLike, spam: ArrayLike) -> float:
     """ECE: the mean distance between probability and share of spam in equal bins, weighted by messages."""
     p, y = np.asarray(posteriors, dtype=np.float64), np.asarray(spam, dtype=np.float64)
-    where = np.minimum((p * BINS).astype(int), BINS - 1)
-    sums = [np.bincount(where, weights=values, minlength=BINS) for values in (p, y)]
+    sums = [np.bincount(bins_of(p), weights=values, minlength=BINS) for values in (p, y)]
     return float(np.abs(sums[0] - sums[1]).sum() / len(p))
 
 
@@ -72,7 +80,7 @@ RATES = ("roca", "sm_at_hm_01", "hm", "sm", "lam", "brier", "ece", "accuracy")
 
 def measure(log_odds: Sequence[float], posteriors: Sequence[float], labels: Sequence[Label]) -> Metrics:
     """All measures of one run; hm and sm with P >= 0.5 as spam. Both classes must occur."""
-    return _measure(np.asarray(log_odds, np.float64), np.asarray(posteriors, np.float64), _spam(labels))
+    return _measure(np.asarray(log_odds, np.float64), np.asarray(posteriors, np.float64), is_spam(labels))
 
 
 def intervals(
@@ -85,7 +93,7 @@ def intervals(
     cannot know of errors that have not occurred yet.
     Source: Efron and Tibshirani, An Introduction to the Bootstrap, 1993.
     """
-    odds, p, spam = np.asarray(log_odds, np.float64), np.asarray(posteriors, np.float64), _spam(labels)
+    odds, p, spam = np.asarray(log_odds, np.float64), np.asarray(posteriors, np.float64), is_spam(labels)
     classes = [np.flatnonzero(~spam), np.flatnonzero(spam)]
     chance = np.random.default_rng(seed)
     found = []
@@ -104,15 +112,11 @@ def intervals(
 
 def contradicted(log_odds: Sequence[float], posteriors: Sequence[float], labels: Sequence[Label]) -> list[int]:
     """Suspected wrong labels: places of the messages whose verdict contradicts the label, the most confident first."""
-    spam = _spam(labels)
+    spam = is_spam(labels)
     odds = np.asarray(log_odds, np.float64)
     against = np.where(spam, -odds, odds)
     wrong = (np.asarray(posteriors) >= 0.5) != spam
     return [int(place) for place in np.argsort(-against, kind="stable") if wrong[place]]
-
-
-def _spam(labels: Sequence[Label]) -> NDArray[np.bool_]:
-    return np.asarray([label == "spam" for label in labels], np.bool_)
 
 
 def _measure(odds: NDArray[np.float64], p: NDArray[np.float64], y: NDArray[np.bool_]) -> Metrics:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from spamfilter.bayes.labels import Label
 from spamfilter.errors import InputError
 from spamfilter.evaluation.confidence_intervals import wilson
-from spamfilter.evaluation.error_rates import BINS
+from spamfilter.evaluation.error_rates import BINS, bins_of, is_spam
 from spamfilter.evaluation.runs import RunOutcome
 
 FORMATS = (".svg", ".png")
@@ -89,13 +89,13 @@ def _style(number: int) -> dict[str, Any]:
 def roc(outcome: RunOutcome) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Shares of ham lost and of spam missed at each threshold, from the highest, clipped to half a message."""
     odds = np.array(outcome.run.log_odds)
-    spam = np.array([label == "spam" for label in outcome.run.labels])
+    spam = is_spam(outcome.run.labels)
+    hams, spams = (~spam).sum(), spam.sum()
     order = np.argsort(-odds, kind="stable")
     last_of_ties = np.append(np.diff(odds[order]) != 0, True)
-    lost = np.cumsum(~spam[order])[last_of_ties] / max((~spam).sum(), 1)
-    missed = 1 - np.cumsum(spam[order])[last_of_ties] / max(spam.sum(), 1)
-    half_ham, half_spam = 0.5 / max((~spam).sum(), 1), 0.5 / max(spam.sum(), 1)
-    return np.clip(lost, half_ham, 1 - half_ham), np.clip(missed, half_spam, 1 - half_spam)
+    lost = np.cumsum(~spam[order])[last_of_ties] / hams
+    missed = 1 - np.cumsum(spam[order])[last_of_ties] / spams
+    return np.clip(lost, 0.5 / hams, 1 - 0.5 / hams), np.clip(missed, 0.5 / spams, 1 - 0.5 / spams)
 
 
 def _roc(axes: Any, outcomes: Sequence[RunOutcome]) -> None:
@@ -117,8 +117,7 @@ def _reliability(axes: Any, series: Sequence[Series]) -> None:
     axes.plot([0, 1], [0, 1], color="#aaaaaa", linewidth=0.8)
     for number, (name, posteriors, labels) in enumerate(series):
         p = np.array(posteriors)
-        spam = np.array([label == "spam" for label in labels])
-        place = np.minimum((p * BINS).astype(int), BINS - 1)
+        spam, place = is_spam(labels), bins_of(p)
         full = [at for at in range(BINS) if (place == at).any()]
         said = np.array([p[place == at].mean() for at in full])
         counted = [(int(spam[place == at].sum()), int((place == at).sum())) for at in full]

@@ -4,7 +4,7 @@ Guarantee: no line is wider than the terminal, and no line has control character
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from textwrap import wrap
 
 from spamfilter.reports.drift import Drift
@@ -216,9 +216,9 @@ def _learning(report: Report, width: int) -> Iterator[str]:
 
 
 def _advice(report: Report, width: int) -> Iterator[str]:
+    if report.advice:
+        yield ""
     for number, sentence in enumerate(report.advice):
-        if not number:
-            yield ""
         yield from _wrapped(" " * 12 if number else "Advice      ", sentence, width)
 
 
@@ -263,12 +263,12 @@ def _lists(report: Report, width: int) -> Iterator[str]:
     yield from _words("Words that fell", report.fallen, width)
 
 
-def _words(title: str, words: Iterable[MatteringWord], width: int) -> Iterator[str]:
+def _words(title: str, words: Sequence[MatteringWord], width: int) -> Iterator[str]:
     room = min(width - 40, 36)
-    for number, word in enumerate(words):
-        if not number:
-            yield ""
-            yield f"{title:<{room + 2}} {'verdicts':>8} {'before':>8} {'for':>5}  {'log-odds':>8}"
+    if words:
+        yield ""
+        yield f"{title:<{room + 2}} {'verdicts':>8} {'before':>8} {'for':>5}  {'log-odds':>8}"
+    for word in words:
         side, token = "spam" if word.weight > 0 else "ham", cell(word.token, room, fill=True)
         yield f"  {token} {word.verdicts:>8,} {word.before:>8,} {side:>5}  {word.weight:>+8.2f}"
 
