@@ -226,11 +226,11 @@ def tell_problems(problems: Sequence[str], leave: bool = True) -> None:
         sys.exit(InputError.exit_code)
 
 
-def has_store(settings: "Settings") -> bool:
-    """Whether the file of the database exists. A database of PostgreSQL is taken as existing until it is opened."""
+def has_store(url: str) -> bool:
+    """Whether the file of a database exists. A database of PostgreSQL is taken as existing until it is opened."""
     from spamfilter.stores.sql.connection import file_of
 
-    path = file_of(settings.store_url())
+    path = file_of(url)
     return path is None or path.exists()
 
 
@@ -251,22 +251,28 @@ def check_not_lost(settings: "Settings") -> None:
     from spamfilter.stores.sql.connection import place_of
 
     place = place_of(settings.store_url())
-    if not has_store(settings) and (status := status_of_relay(settings, place)) and any(status["learnt"].values()):
+    if has_store(settings.store_url()):
+        return
+    if (status := status_of_relay(settings, place)) and any(status["learnt"].values()):
         raise StoreError(f"{place}: the database is gone; {GONE}")
+
+
+def check_exists(settings: "Settings") -> None:
+    """Raise InputError if there is no database yet, StoreError as `check_not_lost`."""
+    from spamfilter.stores import NO_TABLES
+    from spamfilter.stores.sql.connection import place_of
+
+    check_not_lost(settings)
+    if not has_store(settings.store_url()):
+        raise InputError(f"{place_of(settings.store_url())}: {NO_TABLES}")
 
 
 @contextmanager
 def opened_store(settings: "Settings", existing: bool = False) -> "Iterator[Store]":
-    """The store of the configuration. existing: raise InputError where there is none yet, and make none.
+    """The store of the configuration. existing: make none, and raise as `check_exists`; else as `check_not_lost`."""
+    from spamfilter.stores import open_store
 
-    Raises StoreError as `check_not_lost`.
-    """
-    from spamfilter.stores import NO_TABLES, open_store
-    from spamfilter.stores.sql.connection import place_of
-
-    check_not_lost(settings)
-    if existing and not has_store(settings):
-        raise InputError(f"{place_of(settings.store_url())}: {NO_TABLES}")
+    (check_exists if existing else check_not_lost)(settings)
     with closing(open_store(settings.store_url(), create=not existing)) as store:
         yield store
 

@@ -66,7 +66,7 @@ def lists(file: Path | None, history: bool, as_json: bool) -> None:
     settings = settings_of(file)
     now = datetime.now(UTC)
     rules, ended = settings.rules(), []
-    if has_store(settings):
+    if has_store(settings.store_url()):
         with opened_store(settings) as store:
             rules, ended = [*rules, *store.rules()], store.former_rules() if history else []
     if history:

@@ -14,7 +14,9 @@ from spamfilter.commands.command import (
     MORE_WORDS,
     PATH,
     as_json_option,
+    check_exists,
     check_not_lost,
+    has_store,
     opened_store,
     refuse_more_words,
     settings_of,
@@ -30,7 +32,6 @@ from spamfilter.mail import mailboxes
 from spamfilter.mail.message import parse
 from spamfilter.reports import rendering
 from spamfilter.service.systemd_override import drop_in
-from spamfilter.stores import NO_TABLES
 from spamfilter.stores.schema import HEAD
 from spamfilter.stores.sql.connection import file_of, place_of
 from spamfilter.stores.sql.database import Database
@@ -101,8 +102,8 @@ def _url(settings: config.Settings, option: str, url: str | None) -> str:
 
 
 def _move(settings: config.Settings, source: str, target: str) -> None:
-    if (path := file_of(source)) is not None and not path.exists():
-        raise InputError(f"{path}: no such database; name it by --from or [store] url")
+    if not has_store(source):
+        raise InputError(f"{place_of(source)}: no such database; name it by --from or [store] url")
     if status_of_relay(settings, place_of(source)):
         raise InputError(
             f"{place_of(source)}: a relay learns into it; stop it first, or what it learns now is not moved"
@@ -183,11 +184,9 @@ def backup(file: Path | None, target: Path) -> None:
     Example: spamfilter backup /var/backups/spamfilter-monday.db
     """
     settings = settings_of(file)
-    check_not_lost(settings)
-    url = settings.store_url()
-    if (path := file_of(url)) is not None and not path.exists():
-        raise InputError(f"{path}: {NO_TABLES}")
-    with closing(Database(url)) as database:  # of any schema: after an upgrade, too, the old one can be copied
+    check_exists(settings)
+    # Of any schema: after an upgrade, too, the old database can be copied.
+    with closing(Database(settings.store_url())) as database:
         database.revision()  # or why it has none
         database.backup(target)
     click.echo(f"{target}: {target.stat().st_size} bytes")

@@ -138,7 +138,7 @@ def release(file: Path | None, names: tuple[str, ...], no_learn: bool, only: str
                 warn(f"{id}: the delivery is not in the history: {released.unnoted}")
             if not no_learn:
                 _learn(file, id, released)
-            _complain(id, released)
+            _check_delivered(id, released)
 
         _each(names, one)
 
@@ -187,7 +187,7 @@ def _opened(settings: Settings) -> Iterator[tuple[Quarantine, Store | None]]:
     store, away = None, False
     with ExitStack() as stack:
         try:
-            if has_store(settings):
+            if has_store(settings.store_url()):
                 store = stack.enter_context(closing(open_store(settings.store_url())))
         except StoreError as error:
             warn(f"the history of the quarantine cannot be read or written: {error}")
@@ -226,7 +226,7 @@ def _learn(file: Path | None, id: str, released: Released) -> None:
     sentence(rendering.change_text(id, "ham", change))
 
 
-def _complain(id: str, released: Released) -> None:
+def _check_delivered(id: str, released: Released) -> None:
     """Raise an error if the next hop has rejected recipients."""
     if released.refused:
         kind = TryAgain if any(reply.code < 500 for _, reply in released.refused) else Refused
