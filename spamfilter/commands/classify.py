@@ -162,7 +162,7 @@ def _by_kind(kinds: Mapping[str, str]) -> str:
 def _outcomes(
     asked: Arguments, maker: TableClassifier | None, rule_kinds: Mapping[str, str], known: Table
 ) -> Iterator[TableOutcome]:
-    """What is found of a likelihood, or of 1R without a maker."""
+    """The outcomes of a likelihood, or of 1R if there is no maker."""
     kinds = rule_kinds if maker is None else maker.chosen(known)  # not anew by a part of the rows
 
     def train(table: Table) -> Callable[[Row], str | None]:

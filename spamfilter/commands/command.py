@@ -172,7 +172,7 @@ def subjects(
     """These messages, in order.
 
     prefixes: what the relay may have put before their subjects, which is passed over. problems: takes a sentence for
-    each id that is passed over, for not being known for instance. author: the user who marks them, as in
+    each id that is passed over, for instance because it is unknown. author: the user who marks them, as in
     `mark_lookup.by_mail`.
     """
     from spamfilter.learning.mark_lookup import by_id, by_mails, mail_at_hand

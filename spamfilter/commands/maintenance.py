@@ -235,7 +235,8 @@ def check_config(file: Path | None, systemd: bool) -> None:
 
 
 def _rejecting(settings: config.Settings) -> tuple[str, bool]:
-    """What the relay rejects with what is learnt; whether the database is damaged, or none."""
+    """A phrase for what the relay rejects by what it has learnt, or why that is unknown; and whether the database is
+    damaged."""
     try:
         with opened_store(settings, existing=True) as store:
             return settings.policy().rejecting(store.state({}).learnt).removeprefix("rejects "), False

@@ -100,7 +100,8 @@ def _mark(
 
 
 def _left_out(label: "Label | None", names: Sequence[str]) -> Callable[[Path], bool]:
-    """What to pass over below a folder: as ham, those of junk, deleted and sent mail, and drafts, as `train` does."""
+    """Says which folders below a named one to leave out: as ham those of junk, deleted and sent mail, and drafts, as
+    `train` does."""
     if label != "ham" or not any(map(os.path.isdir, names)):
         return lambda _: False
     from spamfilter.learning.bulk.labelled_mail import not_ham

@@ -130,8 +130,9 @@ def show(file: Path | None, /, names: tuple[str, ...], as_json: bool) -> None:
 
 
 def _gone_over(history: Iterable[Entry]) -> list[tuple[Entry, int]]:
-    """The entries; where bulk training has let a learning add more, in its own name and of its own time, the last of
-    these learnings, and how often that was."""
+    """The entries of a history, each with 0. When bulk training goes over a message again, it takes its learning back
+    and adds a larger one of the same author and time: of such a row only the last learning is here, with how often that
+    was."""
     found: list[tuple[Entry, int]] = []
     for one in history:
         if len(found) > 1 and found[-1][0].undoes == found[-2][0].id and not one.undoes:

@@ -60,7 +60,7 @@ def draw_reliability(file: Path, series: Sequence["Series"], title: str) -> None
 
 
 Series = tuple[str, Sequence[float], Sequence[Label]]
-"""What a legend says, probabilities of spam, and what was true."""
+"""Name in the legend, probabilities of spam, true labels."""
 
 
 def _write(file: Path, size: tuple[float, float], plots: Callable[[Any], None], title: str) -> None:

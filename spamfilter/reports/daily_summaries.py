@@ -274,7 +274,7 @@ def by_day(
 
 
 def _part(store: Store, begin: datetime, end: datetime, entries: int, parts: Parts | None, host: str) -> Summary:
-    """As `of_period`, from the parts that were found before if it is one of them.
+    """The summary that `of_period` makes, taken from `parts` if it was made before.
 
     Of a day that is over the hours are kept, too, which stay the same while begin and end move on.
     """

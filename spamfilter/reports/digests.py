@@ -56,7 +56,7 @@ class Digest:
     mails: Sequence[Listed]
 
     def events(self, now: datetime) -> list[QuarantineEvent]:
-        """What to note once it is sent."""
+        """The events to note once the digest is sent."""
         return [QuarantineEvent(mail.id, now, "announced", mail.recipients, "") for mail in self.mails]
 
 

@@ -49,7 +49,7 @@ def change_text(name: str, label: Label | None, change: Change) -> str:
 
 
 def change_json(subject: Subject, label: Label | None, change: Change, kept_on: str = "") -> dict[str, Any]:
-    """The same as JSON, with `change_text` as `text`. kept_on: the other host that keeps it in quarantine, or ''."""
+    """A change as JSON, with `change_text` as `text`. kept_on: the other host that keeps it in quarantine, or ''."""
     text = change_text(subject.name, label, change)
     if kept_on:
         text += (

@@ -112,11 +112,11 @@ class Report:
     """One period. before: the figures of the period of the same length before it, from `before_since` on: that is
     earlier where some entries of its first day have expired.
 
-    host: whose mail the figures are of, '' for that of all; what was learnt is of all. waiting: the latest messages
-    that need review; waiting_in_all: how many there are. troubles: the most frequent replies that deferred or rejected
-    mail. zone: of the days and hours. timeline: each hour of a period of at most HOURLY. outages, downtimes: when mail
-    was deferred, and when the relay did not run, the latest of them. risen, fallen: words that were influential in
-    significantly more or fewer verdicts than before.
+    host: the relay whose mail the figures count, '' for all relays; what was learnt is always that of all. waiting: the
+    latest messages that need review; waiting_in_all: how many there are. troubles: the most frequent replies that
+    deferred or rejected mail. zone: of the days and hours. timeline: each hour of a period of at most HOURLY. outages,
+    downtimes: when mail was deferred, and when the relay did not run, the latest of them. risen, fallen: words that
+    were influential in significantly more or fewer verdicts than before.
     """
 
     since: datetime
@@ -309,7 +309,7 @@ _SHARES: Mapping[str, Callable[[Figures], tuple[int, int]]] = {
     "spam_judged_ham": lambda figures: (figures.spam_rate.errors, figures.spam_rate.messages),
     "deferred": lambda figures: (figures.replies["deferred"], figures.messages),
 }
-"""What may drift -> events and trials."""
+"""Name of a rate that may drift -> its events and trials."""
 
 
 def _free_bytes(where: str) -> int | None:

@@ -67,7 +67,7 @@ class Arguments:
 
 
 def _smoothings(said: tuple[str, ...]) -> tuple[float, dict[str, float]]:
-    """Of all kinds, and kind -> m."""
+    """m of all kinds, and kind -> m of those that are named."""
     found: dict[str, float] = {}
     for each in said:
         kind, equals, value = each.rpartition("=")

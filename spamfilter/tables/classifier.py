@@ -19,9 +19,9 @@ Priors = Literal["map", "empirical", "equal"] | Mapping[str, float]
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """Of one row. class_: None where every class is impossible, so that none can be chosen. joint: class -> ln P(class)
-    + ln P(row | class), up to a constant; -inf for an impossible one. posterior: class -> P(class | row). unknown:
-    values and words that were not learnt, and say nothing."""
+    """The class of one row. class_: None where every class is impossible. joint: class -> ln P(class) + ln P(row |
+    class), up to a constant; -inf for an impossible class. posterior: class -> P(class | row). unknown: the values and
+    words of the row that were not learnt, and so do not count."""
 
     class_: str | None
     joint: Mapping[str, float]

@@ -39,7 +39,7 @@ class TableOutcome:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Of the accuracy, 95 %, in per cent."""
+        """The 95 % confidence interval of the accuracy, in per cent."""
         low, high = wilson(self.right, self.rows)
         return 100 * low, 100 * high
 
