@@ -6,7 +6,6 @@ lists name it. The text of a mail is shown as text, without links.
 """
 
 import logging
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
@@ -30,7 +29,7 @@ from spamfilter.system.escaping import printable
 from spamfilter.system.ids import id_of
 from spamfilter.web import marking
 from spamfilter.web.message_views import KEPT_TEXT
-from spamfilter.web.site import Visit, redirected, shown
+from spamfilter.web.site import Visit, number_in, redirected, shown
 
 log = logging.getLogger("spamfilter.web")
 
@@ -87,8 +86,7 @@ def _by_link(answer: Callable[[Visit, str], Response]) -> Callable[[Visit], Resp
 def listed(visit: Visit, address: str) -> Response:
     """The mail that is kept for the address of the link, SHOWN on a page, the latest first; the rules on senders that
     hold for it alone; what was done."""
-    asked = visit.query.get("page", "")
-    page = int(asked) if re.fullmatch("[1-9][0-9]{0,3}", asked) else 1
+    page = number_in(visit.query.get("page", ""), digits=4) or 1
     mails = visit.site.quarantine().latest(page * SHOWN + 1, address)[(page - 1) * SHOWN :]
     rules = [(rule, _is_own(rule, address)) for rule in _rules(visit) if rule.whom == address]
     return _shown(
@@ -127,7 +125,7 @@ def _back(visit: Visit, **told: object) -> Response:
 def _said(visit: Visit, address: str) -> list[str]:
     """What was just done, in sentences that have no words of the address line."""
     say, store = _translator(visit), visit.site.store
-    asked = {name: int(text) for name, text in visit.query.items() if re.fullmatch("[0-9]{1,9}", text)}
+    asked = {name: number for name, text in visit.query.items() if (number := number_in(text)) is not None}
     said = [say(sentence, number=asked[what]) for what, sentence in SENTENCES.items() if asked.get(what)]
     if "ticked" in asked:
         gone = say("This mail is not kept for you: it was delivered or deleted.")

@@ -41,8 +41,9 @@ def asked(visit: Visit) -> Response:
     taught = marking.taught(visit.site, by, since)
     counterparts = learnt_with(visit.site.store, taught, since).total()
     return shown(
-        visit, "forget", by=by, period=period, taught=taught[:LATEST], number=len(taught), counterparts=counterparts
-    )
+        visit, "forget", by=by, period=period, taught=taught[:LATEST], number=len(taught), counterparts=counterparts,
+        at_once=marking.AT_ONCE,
+    )  # fmt: skip
 
 
 def forget(visit: Visit) -> Response:

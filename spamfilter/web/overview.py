@@ -63,10 +63,11 @@ class Searches:
 
     def counted(self, title: str, name: str) -> str:
         """Messages of a class or an action, or with a reply."""
-        return self.found(
-            **{"judged": {"class_": name}, "action": {"action": name}}.get(title)
-            or {"reply": CODES[name]} | ({"class_": title} if title == "unjudged" else {})
-        )
+        if title == "judged":
+            return self.found(class_=name)
+        if title == "action":
+            return self.found(action=name)
+        return self.found(class_="unjudged" if title == "unjudged" else "judged", reply=CODES[name])
 
     def sender(self, domain: str) -> str:
         at = "@" * ("." in domain)  # a sender without an @ is counted by its whole name

@@ -17,7 +17,7 @@ from spamfilter.learning.review import Review, Waiting
 from spamfilter.learning.transaction import Reading
 from spamfilter.stores import JournalEntry
 from spamfilter.web import marking, message_views
-from spamfilter.web.site import Site, Visit, redirected, shown
+from spamfilter.web.site import Site, Visit, number_in, redirected, shown
 
 SHOWN = 10
 """Messages on one page."""
@@ -38,8 +38,7 @@ def queue(visit: Visit) -> Response:
     if not cards:
         session.queue, session.queued = [one.entry.id for one in waiting(visit.site)], time.monotonic()
         cards = _cards(visit, review)
-    at = visit.query.get("at", "0")
-    focus = min(int(at), len(cards) - 1) if at.isdecimal() and len(at) < 6 else 0
+    focus = min(number_in(visit.query.get("at", "")) or 0, len(cards) - 1)
     return shown(
         visit, "review", cards=cards, focus=focus, left=len(session.queue) - len(cards), undo=bool(session.done)
     )
@@ -111,8 +110,7 @@ def answer(visit: Visit) -> Response:
         raise InputError("label: neither ham nor spam nor skip")
     session.queue = [id for id in session.queue if id != entry.id]
     del session.done[:-QUEUE]
-    at = visit.form.get("at", "0")
-    return redirected(f"/review?at={at if at.isdecimal() else 0}")
+    return redirected(f"/review?at={number_in(visit.form.get('at', '')) or 0}")
 
 
 def undo(visit: Visit) -> Response:

@@ -8,7 +8,7 @@ from spamfilter.config.sender_rules import new_rule, waits_for_proof
 from spamfilter.errors import InputError
 from spamfilter.stores import Rule
 from spamfilter.stores.sender_lists import KINDS
-from spamfilter.web.site import Visit, redirected, shown
+from spamfilter.web.site import Visit, number_in, redirected, shown
 
 SHOWN = 500
 """Rules on the page: a page of 10,000 would be megabytes; `spamfilter lists` shows all."""
@@ -47,9 +47,8 @@ def add(visit: Visit) -> Response:
 
 def undo(visit: Visit) -> Response:
     """Undo a rule; it stays in the history."""
-    id = visit.form.get("id", "")
-    known = id.isdecimal() and id.isascii() and len(id) < 16
-    rule = visit.site.store.remove_rule(int(id), visit.user.name, datetime.now(UTC)) if known else None
+    id = number_in(visit.form.get("id", ""))
+    rule = visit.site.store.remove_rule(id, visit.user.name, datetime.now(UTC)) if id is not None else None
     if rule is None:
         raise InputError("no rule has this number: it was undone or replaced, or has expired")
     visit.tell(f"rule {rule.id} on {rule.what}{_for(rule)} is undone")
@@ -64,9 +63,7 @@ def _rule(form: dict[str, str], by: str, now: datetime) -> Rule:
     kind = form.get("kind")
     if kind not in KINDS:
         raise InputError("choose whether the sender is allowed or blocked")
-    days = form.get("days", "")
-    if days and not (days.isdecimal() and days.isascii() and len(days) < 9):
+    days = number_in(form.get("days", ""))
+    if days is None and form.get("days"):
         raise InputError("the days must be a number, or empty for ever")
-    return new_rule(
-        kind, form.get("sender", ""), form.get("for", ""), int(days) if days else None, by, now, form.get("note", "")
-    )
+    return new_rule(kind, form.get("sender", ""), form.get("for", ""), days, by, now, form.get("note", ""))

@@ -3,6 +3,7 @@
 Guarantee: text from a mail is never markup; characters that would hide or reorder others are written out.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -25,7 +26,7 @@ from spamfilter.web.site.sessions import Session, Sessions
 from spamfilter.web.site.status_strip import StatusStrip
 from spamfilter.web.site.visitors import Origin, Visitors
 
-__all__ = ["Page", "Site", "Visit", "redirected", "shown"]
+__all__ = ["Page", "Site", "Visit", "number_in", "redirected", "shown"]
 
 
 @dataclass(slots=True)
@@ -120,6 +121,11 @@ def shown(visit: Visit, template: str, status: int = 200, **facts: object) -> Re
         **facts,
     )
     return HTMLResponse(text, status)
+
+
+def number_in(text: str, digits: int = 9) -> int | None:
+    """The number that a visitor has typed, of at most so many digits of ASCII; None for any other text."""
+    return int(text) if re.fullmatch(f"[0-9]{{1,{digits}}}", text) else None
 
 
 def redirected(path: str) -> Response:
