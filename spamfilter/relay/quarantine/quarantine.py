@@ -45,9 +45,9 @@ log = logging.getLogger(__name__)
 TEMPORARY_KEPT = timedelta(hours=36)
 """Age of an abandoned file in tmp, by Maildir's definition."""
 PATIENCE = 10.0
-"""Seconds to wait for others who release, delete or expire: as long as for a locked database."""
+"""Seconds to wait for another process that releases, deletes or expires: as long as for a locked database."""
 LOOK_EVERY = 0.02
-"""Seconds between two looks whether they have ended."""
+"""Seconds between two tries to get the lock."""
 MOST_EXPIRED = 10
 """Mails of a small quarantine that one expiry deletes; of a large one it deletes a tenth. In a month of steady mail an
 hour's share is less than a five-hundredth."""
@@ -76,17 +76,19 @@ class Quarantine:
 
     def mails(self) -> list[Quarantined]:
         """All mails that a recipient does not have yet, the oldest first."""
-        found = _mails([*self._files("new", "cur")])  # listed before one is opened, or one that is moved comes twice
-        return self._left(sorted(found, key=lambda mail: (mail.at, mail.path.name)))
+        return self._left([*_mails(self._by_age())])
 
     def latest(self, most: int, address: str = "") -> list[Quarantined]:
         """At most so many mails, the latest first; opens no more files than it needs. address: only mail for it."""
-        paths = sorted(self._files("new", "cur"), key=lambda path: (came(path), path.name), reverse=True)
-        looked = (mail for mail in _mails(paths) if not address or mail.is_for(address))
+        looked = (mail for mail in _mails(reversed(self._by_age())) if not address or mail.is_for(address))
         found: list[Quarantined] = []
         while len(found) < most and (some := [*itertools.islice(looked, most)]):
             found += (mail for mail in self._left(some) if not address or mail.is_for(address))
         return found[:most]
+
+    def _by_age(self) -> list[Path]:
+        """The files, the oldest first. All are listed before one is opened, or one that is moved would come twice."""
+        return sorted(self._files(), key=lambda path: (came(path), path.name))
 
     def _left(self, mails: Sequence[Quarantined]) -> list[Quarantined]:
         """The mails without what history says was delivered or deleted."""
@@ -98,8 +100,8 @@ class Quarantine:
         """The mail of an id. Raises InputError, which says what became of it, and TryAgain if nobody can say now."""
         events = self._events_of(id)
         try:
-            by_name = map(looked_at, self._files("new", "cur", part=id))
-            mails = itertools.chain(filter(None, by_name), _mails(self._files("new", "cur")))
+            by_name = map(looked_at, self._files(part=id))
+            mails = itertools.chain(filter(None, by_name), _mails(self._files()))
             mail = next((mail for mail in mails if mail.id == id), None)
         except PermissionError as error:
             if not os.path.isfile(error.filename):  # the folder, as where another user than the relay's asks
@@ -134,7 +136,7 @@ class Quarantine:
 
     def these(self, ids: Collection[str]) -> list[Quarantined]:
         """The kept mails of these ids, by the names of their files; opens no other mail."""
-        paths = [path for path in self._files("new", "cur") if id_in(path.name) in ids]
+        paths = [path for path in self._files() if id_in(path.name) in ids]
         return self._left([mail for mail in _mails(paths) if mail.id in ids])
 
     def events(self, ids: Collection[str]) -> dict[str, list[QuarantineEvent]]:
@@ -146,10 +148,7 @@ class Quarantine:
 
     def read(self, mail: Quarantined) -> bytes:
         """The mail as it was kept, lines ended by CR LF. Raises InputError if it is gone."""
-        try:
-            return unwrapped(mail.path.read_bytes())[0]
-        except FileNotFoundError:
-            raise _gone(mail) from None
+        return _content(mail)[0]
 
     def delete(self, mail: Quarantined, by: str, only: str = "") -> None:
         """Delete a mail. only: for this mailbox, in lower case; for other recipients it stays.
@@ -157,14 +156,10 @@ class Quarantine:
         Raises InputError if it is gone, StoreBusy during a release.
         """
         with self._locked():
-            try:
-                text, sender, all_ = unwrapped(mail.path.read_bytes()) if only else (b"", b"", [])
-                mail.path.stat()
-            except FileNotFoundError:
-                raise _gone(mail) from None
-            done = settled_for(self._events_of(mail.id)) if only else set()
+            text, sender, all_ = _content(mail)
+            done = settled_for(self._events_of(mail.id))
             kept = [name for name in all_ if named(name) not in done]
-            left = [name for name in kept if mailbox_of(named(name)) != only]
+            left = [name for name in kept if only and mailbox_of(named(name)) != only]
             gone = [named(name) for name in kept if name not in left] if left else []
             if left and not gone:
                 raise _gone(mail)
@@ -180,11 +175,11 @@ class Quarantine:
 
     def older(self, before: datetime) -> list[Path]:
         """The files of mails from before this moment."""
-        return [path for path in self._files("new", "cur") if came(path) < before and is_ours(path)]
+        return [path for path in self._files() if came(path) < before and is_ours(path)]
 
     def names(self) -> frozenset[str]:
         """The names of all files, without their flags."""
-        return frozenset(map(unflagged, self._files("new", "cur")))
+        return frozenset(map(unflagged, self._files()))
 
     def date_anew(self, before: datetime, now: datetime, known: Collection[str]) -> int:
         """Give mails this time, as if they came now, whose names are from before a moment and not among those known.
@@ -195,7 +190,7 @@ class Quarantine:
             return 0
         number = 0
         with self._locked():
-            for path in [*self._files("new", "cur")]:
+            for path in [*self._files()]:
                 if came(path) < before and unflagged(path) not in known and is_ours(path):
                     with suppress(OSError):  # of this file alone, as with chattr +i, or where a mail program moved it
                         move(path, dated(path, now))
@@ -215,7 +210,7 @@ class Quarantine:
             failed = [error for folder in {path.parent for path in old} if (error := _closed(folder))]
             old = [path for path in old if str(path.parent) not in [error.filename for error in failed]]
             if noted is not None:
-                most = max(MOST_EXPIRED, sum(1 for _ in self._files("new", "cur")) // 10)
+                most = max(MOST_EXPIRED, sum(1 for _ in self._files()) // 10)
                 old = [path for path in old if path.name in noted]
                 stuck = self._expired([id_in(path.name) for path in old])
                 old = sorted(old, key=lambda path: (id_in(path.name) in stuck, came(path)))[:most]
@@ -223,7 +218,7 @@ class Quarantine:
             new = set(ids) - self._expired(ids)
             self._note_if_it_fits([QuarantineEvent(id, now, "expired", (), by) for id in ids if id in new])
             abandoned = now - TEMPORARY_KEPT
-            for path in (*old, *(path for path in self._files("tmp") if written(path) < abandoned)):
+            for path in (*old, *(path for path in self._files(("tmp",)) if written(path) < abandoned)):
                 try:
                     path.unlink(missing_ok=True)  # a mail program may have moved it
                 except OSError as error:  # of this file alone, as with chattr +i
@@ -239,10 +234,7 @@ class Quarantine:
         is gone or has no envelope, StoreBusy during another release; then it stays as it is.
         """
         with self._locked():
-            try:
-                text, sender, all_ = unwrapped(mail.path.read_bytes())
-            except FileNotFoundError:
-                raise _gone(mail) from None
+            text, sender, all_ = _content(mail)
             if not all_:
                 raise InputError(f"{mail.path}: has no envelope, so there is nobody to deliver it to")
             events = self._events_of(mail.id)
@@ -287,7 +279,7 @@ class Quarantine:
         if self._store is not None:
             self._store.note_quarantine(events)
 
-    def _files(self, *folders: str, part: str = "") -> Iterator[Path]:
+    def _files(self, folders: Collection[str] = ("new", "cur"), part: str = "") -> Iterator[Path]:
         """The files of these folders whose names have this part."""
         for folder in folders:
             with suppress(FileNotFoundError), os.scandir(self.path / folder) as found:
@@ -327,6 +319,14 @@ def _mails(paths: Iterable[Path]) -> Iterator[Quarantined]:
     if closed:
         more = f" and {len(closed) - 1} more" if closed[1:] else ""
         log.warning("left out: no permission to read %s%s; see spamfilter doctor", closed[0], more, extra=SELDOM)
+
+
+def _content(mail: Quarantined) -> tuple[bytes, bytes, list[bytes]]:
+    """A mail, its envelope sender and its recipients. Raises InputError if it is gone."""
+    try:
+        return unwrapped(mail.path.read_bytes())
+    except FileNotFoundError:
+        raise _gone(mail) from None
 
 
 def _unsettled(mail: Quarantined, events: list[QuarantineEvent]) -> Quarantined | None:
