@@ -114,11 +114,11 @@ def _configured(named: Path | None, section: str, key: str) -> str:
     return given if isinstance(given, str) else ""
 
 
-def configured_socket(named: Path | None = None) -> Path:
+def configured_socket(named: Path | None) -> Path:
     return socket_path(_configured(named, "feedback", "socket"))
 
 
-def configured_database(named: Path | None = None) -> str:
+def configured_database(named: Path | None) -> str:
     """The file of the database that the configuration names; '' if it names none, or a server."""
     return database_in(_configured(named, "store", "url"))
 
@@ -129,5 +129,5 @@ def database_in(url: str) -> str:
     return path if path != url and path.startswith("/") else ""
 
 
-def configured_quarantine(named: Path | None = None) -> Path:
+def configured_quarantine(named: Path | None) -> Path:
     return Path(_configured(named, "verdict", "quarantine") or state_directory() / "quarantine")

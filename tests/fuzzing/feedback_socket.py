@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from spamfilter.config.sections import Feedback
+from spamfilter.config.sections import Feedback, Limits
 from spamfilter.config.settings import Settings
 from spamfilter.learning import mark_lookup
 from spamfilter.learning.filter import Filter
 from spamfilter.learning.mark_queue import MarkQueue
+from spamfilter.relay.limits.limit_log import LimitLog
 from spamfilter.service.control_socket.client import Answer
 from spamfilter.service.control_socket.server import FeedbackSocket
 from tests.fuzzing.target import Run, without_faults
@@ -46,7 +47,7 @@ def target() -> Iterator[Run]:
     def empty() -> FeedbackSocket:
         filter = Filter(open_store("memory:"), voices)
         desk = MarkQueue(filter, Feedback(), learnt=filter.follow)
-        return FeedbackSocket(Path("/nonexistent"), desk, Feedback(), {"status": _status})
+        return FeedbackSocket(Path("/nonexistent"), desk, Feedback(), {"status": _status}, Limits(), LimitLog())
 
     untaught = empty()
 

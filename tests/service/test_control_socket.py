@@ -21,6 +21,7 @@ from spamfilter.errors import ConfigError, InputError, Refused, SpamfilterError,
 from spamfilter.learning.filter import Filter
 from spamfilter.learning.mark_queue import MarkQueue
 from spamfilter.mail.message import SCANNED, parse
+from spamfilter.relay.limits.limit_log import LimitLog
 from spamfilter.service.control_socket import client as socket_client
 from spamfilter.service.control_socket import server
 from spamfilter.service.control_socket.client import LOOKED_AT, Answer, NoRelay, SocketClient
@@ -73,8 +74,12 @@ class Place:
         self.filter = Filter(self.store, VOICE)
         feedback = Feedback(**settings)
         self.desk = MarkQueue(self.filter, feedback, lambda: None)
-        self.socket = FeedbackSocket(folder / "feedback.sock", self.desk, feedback, commands)
+        self.socket = FeedbackSocket(folder / "feedback.sock", self.desk, feedback, commands, Limits(), LimitLog())
         self._peers: list[Peer] = []
+
+    def another(self, path: Path) -> FeedbackSocket:
+        """Another socket, as of another relay."""
+        return FeedbackSocket(path, self.desk, Feedback(), self.socket.commands, Limits(), LimitLog())
 
     async def connect(self, user: int | None = None, count: int = 1) -> list[Peer]:
         """Clients; of another user than this process's if one is named."""
@@ -509,7 +514,7 @@ async def test_a_socket_that_was_left_behind_is_replaced(tmp_path: Path) -> None
 async def test_a_relay_that_listens_keeps_its_socket(tmp_path: Path) -> None:
     async with place(tmp_path) as there:
         with pytest.raises(ConfigError, match=r"feedback.socket = '.*feedback.sock': another relay listens there"):
-            await FeedbackSocket(there.socket.path, there.desk, Feedback(), {}).start()
+            await there.another(there.socket.path).start()
         assert await (await there.peer()).ask({"command": "status"}) == {"fine": True}
 
 
@@ -520,7 +525,7 @@ async def test_a_relay_that_is_too_busy_to_accept_keeps_its_socket(there: Place,
         busy.listen(0)
         waiting.connect(str(path))
         with pytest.raises(ConfigError, match="another relay listens there"):
-            await FeedbackSocket(path, there.desk, Feedback(), {}).start()
+            await there.another(path).start()
 
 
 @pytest.mark.parametrize(
@@ -538,7 +543,7 @@ async def test_what_is_no_socket_is_left_alone(there: Place, tmp_path: Path, mak
     make(path)
     before = path.lstat()
     with pytest.raises(ConfigError, match=r"other.sock': something is there that is no socket; remove it"):
-        await FeedbackSocket(path, there.desk, Feedback(), {}).start()
+        await there.another(path).start()
     assert (path.lstat().st_ino, path.lstat().st_mode) == (before.st_ino, before.st_mode)
     assert not path.with_name("precious").exists()
 
@@ -554,14 +559,14 @@ async def test_what_is_no_socket_is_left_alone(there: Place, tmp_path: Path, mak
 async def test_a_place_for_no_socket_is_named(there: Place, tmp_path: Path, name: str, sentence: str) -> None:
     (tmp_path / "spamfilter.db").write_text("")
     with pytest.raises(ConfigError, match=rf"feedback.socket = '.*{name}': {sentence}"):
-        await FeedbackSocket(tmp_path / name, there.desk, Feedback(), {}).start()
+        await there.another(tmp_path / name).start()
 
 
 async def test_the_longest_path_that_is_allowed_works(tmp_path: Path) -> None:
     with workshop() as folder:
         path = folder / ("x" * (LONGEST_SOCKET - len(str(folder)) - 1))
         async with place(tmp_path) as there:
-            longest = FeedbackSocket(path, there.desk, Feedback(), there.socket.commands)
+            longest = there.another(path)
             await longest.start()
             client = await asyncio.to_thread(SocketClient, path)
             assert await asyncio.to_thread(client.ask, {"command": "status"}) == {"fine": True}
@@ -607,7 +612,7 @@ async def test_a_mark_that_has_begun_is_answered_before_the_end_and_those_behind
 
 
 async def test_a_socket_that_never_listened_can_be_closed(there: Place, tmp_path: Path) -> None:
-    other = FeedbackSocket(there.socket.path, there.desk, Feedback(), {})
+    other = there.another(there.socket.path)
     with pytest.raises(ConfigError):
         await other.start()
     await other.close()

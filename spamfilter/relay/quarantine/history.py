@@ -44,7 +44,7 @@ UNREADABLE = "unknown, because the quarantine cannot be read"
 """The state of a mail for a user who may not look."""
 
 
-def state_of(kept: bool, events: Sequence[QuarantineEvent], elsewhere: str, readable: bool = True) -> str:
+def state_of(kept: bool, events: Sequence[QuarantineEvent], elsewhere: str, readable: bool) -> str:
     """kept, delivered, deleted or expired; gone: the file was removed, and nobody has noted why. elsewhere: the other
     host that has kept it. readable: whether its file was looked for."""
     if kept:

@@ -62,14 +62,14 @@ class FeedbackSocket:
         mark_queue: MarkQueue,
         settings: Feedback,
         commands: Mapping[str, Callable[[Answer], Awaitable[Answer]]],
-        limits: Limits | None = None,
-        limit_log: LimitLog | None = None,
+        limits: Limits,
+        limit_log: LimitLog,
     ) -> None:
         self.path = path
         self.mark_queue = mark_queue
         self.settings = settings
-        self.limits = limits or Limits()
-        self.limit_log = limit_log or LimitLog()
+        self.limits = limits
+        self.limit_log = limit_log
         self.commands = commands
         self._server: asyncio.Server | None = None
         self._file: tuple[int, int] | None = None
