@@ -23,6 +23,11 @@ def announced_to(events: Iterable[QuarantineEvent]) -> set[str]:
     return {name for event in events if event.outcome == "announced" for name in event.recipients}
 
 
+def ending_of(events: Sequence[QuarantineEvent]) -> QuarantineEvent | None:
+    """The last event by which a mail left the quarantine, for all recipients or some; None if there is none."""
+    return next((event for event in reversed(events) if event.outcome != "announced"), None)
+
+
 def other_host(entry: JournalEntry, host: str) -> str:
     """The name of the host that has kept a mail, if that is another one; a quarantine is of one host."""
     return entry.host if host and entry.host != host else ""
@@ -37,11 +42,11 @@ def kept_elsewhere(store: Store, host: str, folder: Path, id: str) -> str:
     if entry is None or entry.action != "quarantine" or any(folder.glob(f"*/*{id}*")):
         return ""
     events = store.quarantine_events([id]).get(id, [])
-    return "" if any(event.outcome != "announced" for event in events) else other_host(entry, host)
+    return "" if ending_of(events) else other_host(entry, host)
 
 
 UNREADABLE = "unknown, because the quarantine cannot be read"
-"""The state of a mail for a user who may not look."""
+"""The state of a mail for a user without the right to read the quarantine."""
 
 
 def state_of(kept: bool, events: Sequence[QuarantineEvent], elsewhere: str, readable: bool) -> str:
@@ -49,9 +54,10 @@ def state_of(kept: bool, events: Sequence[QuarantineEvent], elsewhere: str, read
     host that has kept it. readable: whether its file was looked for."""
     if kept:
         return "kept"
-    final = [event.outcome for event in events if event.outcome != "announced"]
-    if final or elsewhere:
-        return final[-1] if final else f"on {elsewhere}"
+    if ending := ending_of(events):
+        return ending.outcome
+    if elsewhere:
+        return f"on {elsewhere}"
     return "gone" if readable else UNREADABLE
 
 

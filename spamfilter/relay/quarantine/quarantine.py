@@ -23,7 +23,7 @@ from spamfilter.errors import InputError, NextHopError, StoreBusy, StoreFull, Tr
 from spamfilter.relay.envelope_paths import mailbox_of
 from spamfilter.relay.next_hops import NextHop
 from spamfilter.relay.next_hops.maildir import Maildir, unwrapped, wrapped
-from spamfilter.relay.quarantine.history import event_text, other_host, settled_for, state_of
+from spamfilter.relay.quarantine.history import ending_of, event_text, other_host, settled_for, state_of
 from spamfilter.relay.quarantine.kept_mail import (
     Quarantined,
     came,
@@ -114,9 +114,9 @@ class Quarantine:
                 " known without the database; try again once the database can be read"
             )
         if kept is None:
-            final = [event for event in events if event.outcome != "announced"]
-            became = event_text(final[-1]) if final else "it was released or deleted, has expired, or was never kept"
-            entry = self._store.find_journal(id) if self._store is not None and not final else None
+            ending = ending_of(events)
+            became = event_text(ending) if ending else "it was released or deleted, has expired, or was never kept"
+            entry = self._store.find_journal(id) if self._store is not None and not ending else None
             if entry and (elsewhere := other_host(entry, self._host)):
                 became = f"{elsewhere} has kept it: release it there"
             raise InputError(f"{id}: not in the quarantine {self.path}; {became}")
