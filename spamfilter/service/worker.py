@@ -14,7 +14,6 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
-from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -61,8 +60,8 @@ PUBLISH_EVERY = 0.5
 senders: it wakes up for both together, and an idle one costs a twentieth of the keeper."""
 TRY_AGAIN = 1.0
 """Seconds after which a feedback socket is tried again on which another relay listens."""
-WEIGH_EVERY = 60
-"""A process measures its memory once in this many updates, because the kernel reads all of its page tables for it."""
+WEIGH_EVERY = 30.0
+"""Seconds between two measurements of a process's memory, for which the kernel reads all of its page tables."""
 
 
 class Worker:
@@ -126,7 +125,6 @@ class Worker:
             limits,
             self._limit_log,
         )
-        self._published = count()
         self._connect_metrics()
 
     def _connect_metrics(self) -> None:
@@ -189,6 +187,7 @@ class Worker:
             notify("READY=1")
         else:
             background.start("publishing the metrics", self._publish, PUBLISH_EVERY)
+            background.start("measuring the memory", self._weigh, WEIGH_EVERY)
             (sockets.close_mail if process.keeps else sockets.close_metrics)()
         process.shared.state[process.shared.own] += 1
         await stop.wait()
@@ -276,11 +275,11 @@ class Worker:
         if not self._process.keeps:
             await self._follow_lists()
         self._share_error()
-        metrics = self._limit_log.metrics
-        if next(self._published) % WEIGH_EVERY == 0:
-            weight = await asyncio.to_thread(proportional_bytes)
-            metrics.read_by("resident_bytes", partial(float, weight))
-        metrics.publish()
+        self._limit_log.metrics.publish()
+
+    async def _weigh(self) -> None:
+        weight = await asyncio.to_thread(proportional_bytes)
+        self._limit_log.metrics.read_by("resident_bytes", lambda: weight)
 
     async def _open_metrics(self, sockets: Sequence[socket.socket]) -> "MetricsFrontEnd | None":
         if not sockets:
