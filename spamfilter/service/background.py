@@ -1,4 +1,4 @@
-"""What a process of the relay does again and again beside the mail: following the ledger, expiry, sums, gauges.
+"""The periodic work of a process of the relay: following the ledger, expiry, sums, gauges.
 
 Guarantee: work that fails is logged and done again at its next interval; nothing but the end of the process ends it.
 """

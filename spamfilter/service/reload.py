@@ -72,7 +72,7 @@ def apply(settings: Settings, relay: Relay, socket: FeedbackSocket) -> None:
 def renewed_tls(settings: Settings, used: ssl.SSLContext | None, next_hop: NextHop) -> ssl.SSLContext | None:
     """Read the files of TLS again, whose names may be the same, for later connections; returns the context of clients.
 
-    It is a new one each time: OpenSSL would keep the certificate before beside one whose key is of another kind.
+    It is a new one each time: OpenSSL would keep the former certificate, too, if the new key is of another kind.
     What a wrong file is for stays as it is, with a line of log.
     """
     try:

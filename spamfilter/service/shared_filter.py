@@ -60,6 +60,6 @@ class ReadingFilter(Filter):
 
 
 def _seen(reading: Reading, held: Held) -> VoiceTokens:
-    """The tokens for the voices of now, where there are others than when the message was read."""
+    """The tokens of a message for the present voices, which may have changed since it was read."""
     tokens = reading.tokens
     return tokens.seen_by(held.voices) if isinstance(tokens, View) else tokens

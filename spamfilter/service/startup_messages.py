@@ -17,9 +17,8 @@ TRIAL = (
 )
 """An SMTP client in one line, to try a relay that has no next hop yet."""
 
-
 FOR = {"listening": "", "submission": " for authenticated senders", "lmtp": " for LMTP", "milter": " for milter"}
-"""Kind of a socket -> for whom or what it is."""
+"""Kind of a socket -> the words behind its address in the log."""
 
 
 def announce(settings: Settings, sockets: Sockets, filter: Filter, next_hop: NextHop) -> None:

@@ -1,4 +1,4 @@
-"""Work in pieces: many things, some at a time."""
+"""Cuts a sequence into batches."""
 
 from collections.abc import Iterator, Sequence
 from typing import TypeVar

@@ -1,4 +1,4 @@
-"""Who may do what with a file; and new files and folders that only their owner may read.
+"""What a user may do with a file; and new files and folders that only their owner may read.
 
 Guarantee: the modes of new files and folders do not depend on the umask. What root makes in a folder of another user
 belongs to that user, as whom the relay runs.

@@ -12,6 +12,7 @@ _LOOKALIKES = str.maketrans("OIL", "011")
 """Letters that are in no id -> the digits that Crockford's base 32 reads them as."""
 
 _LED = re.compile(rf":? \(?{_ID.pattern}\)?")
+"""An id with the colon, the blank and the brackets around it."""
 
 
 def new_id() -> str:

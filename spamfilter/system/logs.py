@@ -44,8 +44,8 @@ class Outages:
         self._at = -OUTAGE_SECONDS
 
     def fails(self) -> bool:
-        """Note that a try has failed; whether to log it: this outage is not in the log yet, and no other one since
-        OUTAGE_SECONDS."""
+        """Note that a try has failed. Returns whether to log it: not if this outage is in the log already, nor if an
+        outage was logged within the last OUTAGE_SECONDS."""
         now = time.monotonic()
         if self._logged or now < self._at + OUTAGE_SECONDS:
             return False
@@ -53,7 +53,7 @@ class Outages:
         return True
 
     def ends(self) -> bool:
-        """Note that a try has succeeded; whether to log it: the log says that the part fails."""
+        """Note that a try has succeeded. Returns whether to log it: only if the log says that the part fails."""
         logged, self._logged = self._logged, False
         return logged
 

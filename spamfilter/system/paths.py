@@ -27,7 +27,7 @@ def state_directory() -> Path:
 
     systemd's STATE_DIRECTORY, else /var/lib/spamfilter if it exists or is the home of the service's user (also if it
     cannot be read: an error is better than silently training another database), else a folder in the user's home.
-    Raises ConfigError for a user who has none, as a number without a name in a container.
+    Raises ConfigError for a user without a home, such as a number without a name in a container.
     """
     given = os.environ.get("STATE_DIRECTORY", "").partition(":")[0]
     if given:

@@ -115,7 +115,7 @@ def uninterrupted() -> Iterator[None]:
 
 
 TIDYING = 30.0
-"""Seconds in which what was begun is undone, of which a user who presses Ctrl-C again must not break off a part."""
+"""Seconds for undoing what was begun: a second Ctrl-C must not interrupt that and leave a half of it."""
 
 
 @contextmanager

@@ -41,8 +41,8 @@ MOST_RULES = 200
 Do = Literal["teach", "deliver", "delete"]
 """What to do with a mail: deliver it and mark it as not spam, only deliver it, or delete it."""
 MailOutcome = Literal["done", "untaught", "gone", "refused", "failed"]
-"""What became of it; untaught: done, but not learnt; gone: another request has done something else, as from a second
-tab; refused by the next hop; failed for now."""
+"""What became of a mail. untaught: done, but not learnt; gone: another request, as from a second tab, was faster and
+did something else; refused: by the next hop; failed: for now."""
 DONE = {"teach": "delivered", "deliver": "delivered", "delete": "deleted"}
 SENTENCES = {
     "again": "This page was too old, and nothing was done. Please do it again.",

@@ -15,7 +15,7 @@ CONVERSATIONS, CONVERSATIONS_EACH = 50, 10
 trusted clients, and connections that are kept, need the rest."""
 
 FREED, FREED_SECONDS = 16 * 10**6, 1.0
-"""Bytes of mail that a process has ended before it gives free memory back to the system, and how long after that. A
+"""Bytes of mail that a process has finished before it gives free memory back to the system, and how long after that. A
 hundred megabytes in mails of less than LARGE bytes left a process with that much until its end."""
 
 

@@ -1,4 +1,4 @@
-"""A connection of a mail server: who it is, what it sends, how long it may take.
+"""A connection of a mail server: whether it may connect, what it sends, how long it may take.
 
 Guarantee: a peer that breaks the protocol, or that may not connect, is disconnected, and then the mail server does what
 it is configured to do without a filter (milter_default_action). While a mail is handed over, no further packet is

@@ -51,7 +51,7 @@ class Quarantined:
 
     @property
     def shown_sender(self) -> str:
-        """Whom people know it from: the field From, and behind it the domain of the envelope where that is another."""
+        """The sender as people know it: the field From, followed by the domain of the envelope if that differs."""
         domain = self.sender.rpartition("@")[2].lower()
         if not self.author or domain in self.author.lower():
             return self.author or self.sender

@@ -42,7 +42,7 @@ class Use:
 
 
 class Origin:
-    """Who a mail is from: its client, its envelope sender and its header, read when they are needed.
+    """Where a mail is from: its client, its envelope sender and its header, read when they are needed.
 
     results_from: names in Authentication-Results that may prove a sender; none if the mail came from a stranger, as
     then no server of ours has added any.

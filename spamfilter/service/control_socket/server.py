@@ -163,7 +163,7 @@ class FeedbackSocket:
         return self._makes_way(own, staying)
 
     def _makes_way(self, own: int, staying: Counter[int]) -> bool:
-        """Close an idle connection of the user who has most, for a user who has `own`; whether there was one."""
+        """Close an idle connection of the user with the most, for a user with `own`; whether there was one."""
         idle = {
             task: other
             for task, other in self._connections.items()
