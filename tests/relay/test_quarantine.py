@@ -551,6 +551,16 @@ def test_many_ids_that_are_not_kept_open_no_file(warder: Warder, monkeypatch: py
     monkeypatch.setattr(quarantine, "looked_at", look)
     (found,) = Quarantine(warder.path).these({kept, *(new_id() for _ in range(100))})
     assert (found.id, len(opened)) == (kept, 1)
+    with pytest.raises(InputError):
+        Quarantine(warder.path).find(new_id())
+    assert len(opened) == 1
+
+
+def test_a_mail_is_found_whose_file_has_another_name(warder: Warder) -> None:
+    kept, _ = warder.keep()
+    (file,) = (warder.path / "new").iterdir()
+    file.rename(file.with_name("1.copied.by.hand"))
+    assert Quarantine(warder.path).find(kept).id == kept
 
 
 @pytest.mark.parametrize("which", ["mails", "these", "latest"])

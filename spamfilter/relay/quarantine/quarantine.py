@@ -101,8 +101,9 @@ class Quarantine:
         events = self._events_of(id)
         try:
             by_name = map(looked_at, self._files(part=id))
-            mails = itertools.chain(filter(None, by_name), _mails(self._files()))
-            mail = next((mail for mail in mails if mail.id == id), None)
+            # A second look: a mail program may have moved the file meanwhile, or given it a name without an id.
+            others = _mails(path for path in self._files() if id_in(path.name) in (id, ""))
+            mail = next((mail for mail in itertools.chain(filter(None, by_name), others) if mail.id == id), None)
         except PermissionError as error:
             if not os.path.isfile(error.filename):  # the folder, as where another user than the relay's asks
                 raise
@@ -217,8 +218,7 @@ class Quarantine:
             ids = [mail.id for mail in _mails(old) if mail.id]
             new = set(ids) - self._expired(ids)
             self._note_if_it_fits([QuarantineEvent(id, now, "expired", (), by) for id in ids if id in new])
-            abandoned = now - TEMPORARY_KEPT
-            for path in (*old, *(path for path in self._files(("tmp",)) if written(path) < abandoned)):
+            for path in (*old, *(path for path in self._files(("tmp",)) if written(path) < now - TEMPORARY_KEPT)):
                 try:
                     path.unlink(missing_ok=True)  # a mail program may have moved it
                 except OSError as error:  # of this file alone, as with chattr +i
