@@ -27,11 +27,6 @@ buffers of fifty connections at both sides."""
 
 
 @pytest.fixture(scope="module")
-def scraper() -> Scraper:
-    return Scraper()
-
-
-@pytest.fixture(scope="module")
 def sink() -> Iterator[int]:
     """The port of Postfix' smtp-sink, which reads mail and forgets it."""
     port = free_port()
