@@ -51,12 +51,11 @@ def _folders(settings: Settings) -> list[Path]:
 
 
 def _is_missing(folder: Path) -> bool:
+    """Whether a folder is missing; False if this user has no right to look."""
     try:
         folder.stat()
-    except FileNotFoundError:
-        return True
-    except OSError:  # as where this user may not look
-        pass
+    except OSError as error:
+        return isinstance(error, FileNotFoundError)
     return False
 
 

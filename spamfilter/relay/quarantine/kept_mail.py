@@ -96,10 +96,10 @@ def looked_at(path: Path) -> Quarantined | None:
 
 def _beginning(file: BinaryIO) -> bytes:
     """The envelope, which a thousand recipients make longer than HEAD, and what a list reads of the mail behind it."""
-    content, end = file.read(HEAD), 0
-    while _ENVELOPE.match(content) and not (end := envelope_end(content)) and (more := file.read(len(content))):
+    content = file.read(HEAD)
+    while _ENVELOPE.match(content) and not envelope_end(content) and (more := file.read(len(content))):
         content += more
-    return content + file.read(end)
+    return content + file.read(envelope_end(content))
 
 
 def named(recipient: bytes) -> str:
