@@ -262,7 +262,7 @@ def _sender(visit: Visit, address: str, found: Quarantined) -> str:
     """The sender that a rule is made on: the one that the user sees, if there is one only; else the envelope's; '' if
     there can be no rule on it, or for this address."""
     origin = Origin(visit.site.quarantine().read(found), found.sender, "")
-    senders = {way: address for address, way in origin.senders}
+    senders = {way: sender for sender, way in origin.senders}
     try:
         sender_rules.recipients(address)
         return sender_rules.sender(senders.get("header") or senders.get("envelope") or "")

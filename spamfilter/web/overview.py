@@ -55,7 +55,7 @@ class Searches:
 
     def slot(self, slot: Slot) -> str:
         """A day, an hour, or an hour of each day. The period begins within the first day, or with it."""
-        if len(slot.at) == len("23"):
+        if len(slot.at) == 2:  # an hour of each day
             return self.found(hour=int(slot.at))
         begin = datetime.fromisoformat(slot.at).replace(tzinfo=self.report.zone)
         end = begin + (HOUR if ":" in slot.at else DAY)

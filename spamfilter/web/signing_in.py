@@ -26,7 +26,7 @@ def sign_in(visit: Visit) -> Response:
         account = visit.site.visitors.signed_in(visit.origin, name, password) if len(password) <= LONGEST else None
     except TooOften as error:
         answer = shown(visit, "login", 429, trouble=str(error), **facts)
-        answer.headers["Retry-After"] = str(int(error.seconds) + 1)
+        answer.headers.update(error.fields)
         return answer
     if account is None:
         return shown(visit, "login", 403, trouble="name or password is wrong", **facts)

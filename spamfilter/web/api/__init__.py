@@ -79,7 +79,7 @@ def _account(site: Site, request: Request) -> Account:
         try:
             account = site.visitors.basic(origin, request.headers.get("authorization", ""))
         except TooOften as error:
-            raise HTTPException(429, str(error), {"Retry-After": str(int(error.seconds) + 1)}) from None
+            raise HTTPException(429, str(error), error.fields) from None
         except SpamfilterError as error:
             raise HTTPException(status_of(error), str(error)) from None
     if account is None:

@@ -34,11 +34,11 @@ REMEMBERED, REMEMBERED_SECONDS = 100, 60.0
 
 
 class TooOften(Exception):
-    """Too many attempts to sign in. seconds: how long to wait."""
+    """Too many attempts to sign in. fields: of the header of the answer."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__(f"too many attempts: try again in {seconds:.0f} seconds")
-        self.seconds = seconds
+        self.fields = {"Retry-After": str(int(seconds) + 1)}
 
 
 class Accounts:
