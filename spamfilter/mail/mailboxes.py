@@ -4,10 +4,9 @@ Guarantee: nothing is changed, not even a file's flags. Mails come in a fixed or
 needed, so that a mailbox may be larger than memory.
 """
 
-import mmap
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -39,7 +38,11 @@ _DBOX_WITHIN = 100
 """Bytes in which _DBOX is looked for: the first line, with the date of the file, has some twenty."""
 
 FIRST = 65_536
-"""Bytes in which the end of a file is looked for before it is mapped into memory."""
+"""Bytes in which the end of a file is looked for at first. No separator is longer, with what Thunderbird adds."""
+BLOCK = 4_194_304
+"""Bytes of an mbox that are searched at a time."""
+BEFORE = 3
+"""Bytes before a separator by which it is known."""
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 FLAGS = ":2,"
 """Begins the flags in the name of a mail in a Maildir."""
@@ -76,25 +79,31 @@ def find(path: Path, left_out: Callable[[Path], bool] = lambda _: False) -> list
     return mails
 
 
-def _files(folder: Path, left_out: Callable[[Path], bool], seen: set[tuple[int, int]]) -> Iterator[Path]:
+def _files(
+    folder: Path, left_out: Callable[[Path], bool], seen: set[tuple[int, int]], listed: Iterable[Path] | None = None
+) -> Iterator[Path]:
     """The files of mail below a folder; in a Maildir those of new, cur and its subfolders.
 
-    seen: folders that were visited; links that lead back up would multiply them without end.
+    seen: folders that were visited; links that lead back up would multiply them without end. listed: what is in it.
     """
     found = folder.stat()
     if (identity := (found.st_dev, found.st_ino)) in seen:
         return
     seen.add(identity)
-    paths = sorted(folder.iterdir())
+    paths = sorted(folder.iterdir() if listed is None else listed)
     maildir = (folder / "cur").is_dir() and (folder / "new").is_dir()
+    # Listed before the first mail is opened, and in this order: a mail that somebody looks at moves from new to cur.
+    within = {name: [*(folder / name).iterdir()] for name in ("new", "cur")} if maildir else {}
     for path in paths:
         if left_out(path):
             continue
         if path.is_dir():
             if not (maildir and path.name == "tmp"):  # mails there are not yet delivered
-                yield from _files(path, left_out, seen)
-        elif path.is_file() and not maildir and not path.name.startswith("."):
-            yield path
+                yield from _files(path, left_out, seen, within.get(path.name))
+        elif not maildir and not path.name.startswith("."):
+            renamed = folder.name in ("new", "cur") and not os.path.lexists(path)  # `_opened` finds it, or says so
+            if renamed or path.is_file():
+                yield path
 
 
 def _file(path: Path) -> Iterator[Mail]:
@@ -125,15 +134,37 @@ def _starts(path: Path) -> tuple[list[int], int, set[int]]:
         if first != b"From ":
             return [0] if first else [], -1, set()
         more = file.read(FIRST)
-        if len(more) < FIRST and b"\nFrom " not in more:  # most mails; to map a file takes twice as long
+        if len(more) < FIRST and b"\nFrom " not in more:  # most mails
             return [begin], begin + len(first + more), {begin} if _REMOVED.match(first + more) else set()
-        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            if content.find(b"\nFrom ", begin) < 0:  # in a tenth of the time of the search
-                return [begin], len(content), {begin} if _REMOVED.match(content, begin) else set()
-            starts = [match.start() for match in _SEPARATOR.finditer(content, begin)]
-            # The first line may be no whole separator; what it begins is a mail all the same.
-            starts = starts if starts[:1] == [begin] else [begin, *starts]
-            return starts, len(content), {start for start in starts if _REMOVED.match(content, start)}
+        file.seek(begin)
+        starts, end, removed = _separators(file, begin)
+        if _REMOVED.match(first + more):
+            removed.add(begin)
+        # The first line may be no whole separator; what it begins is a mail all the same.
+        return starts if starts[:1] == [begin] else [begin, *starts], end, removed
+
+
+def _separators(file: BinaryIO, begin: int) -> tuple[list[int], int, set[int]]:
+    """As `_starts`, of an mbox from here on.
+
+    In blocks, and not mapped into memory: a file that somebody shortens meanwhile would end the process (SIGBUS).
+    """
+    starts, removed = list[int](), set[int]()
+    content, place, sought = b"", begin, 0  # bytes of the file, where they begin in it, and how many have been searched
+    while True:
+        content += (more := file.read(BLOCK))
+        sure = max(sought, len(content) - FIRST) if more else len(content)  # a separator behind may be cut off
+        found = _SEPARATOR.finditer(content, sought) if content.find(b"From ", sought) >= 0 else ()
+        for match in found:
+            if match.start() >= sure:
+                break
+            starts.append(place + match.start())
+            if _REMOVED.match(content, match.start()):
+                removed.add(place + match.start())
+        if not more:
+            return starts, place + len(content), removed
+        kept = max(0, sure - BEFORE)
+        content, place, sought = content[kept:], place + kept, sure - kept
 
 
 def is_mbox(content: bytes) -> bool:
@@ -143,7 +174,7 @@ def is_mbox(content: bytes) -> bool:
 
 def whole_file(path: str) -> Mail:
     """A file that is one mail; `read` raises InputError if it is missing."""
-    return Mail(path, partial(_slice, path, 0, -1))
+    return Mail(path, partial(_whole, path))
 
 
 def compression_of(content: bytes) -> str:
@@ -170,19 +201,39 @@ def checked(name: str, mail: bytes) -> bytes:
     return mail
 
 
-def _slice(path: str | Path, start: int, stop: int) -> bytes:
-    try:
-        with _opened(Path(path)) as file:
-            file.seek(start)
-            mail = file.read(stop - start if stop >= 0 else -1)
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror}") from error
+def _whole(path: str) -> bytes:
+    return checked(path, _read(path, lambda file: file.read()))
+
+
+def _slice(path: Path, start: int, stop: int) -> bytes:
+    """The mail at this offset of a file. stop: where it ended when it was found, -1 if it was the only one."""
+    mail = _read(path, partial(_one_mail, start=start, stop=stop))
     if stop >= 0 and not mail.startswith(b"From "):
         raise InputError(f"{path}: a mail in it was removed or changed meanwhile; run the command again for the others")
     checked(str(path), mail)
-    if mail.startswith(b"From ") and stop >= 0:
-        return _QUOTED_FROM.sub(rb"\1", mail)
-    return mail
+    return _QUOTED_FROM.sub(rb"\1", mail) if mail.startswith(b"From ") and stop >= 0 else mail
+
+
+def _one_mail(file: BinaryIO, start: int, stop: int) -> bytes:
+    """As `_slice`; where another mail has come to this place meanwhile, the whole of that, and of no further one."""
+    file.seek(start)
+    mail = file.read(stop - start if stop >= 0 else -1)
+    if not mail.startswith(b"From "):
+        return mail
+    if stop >= 0 and file.read(len(b"From ")) not in (b"", b"From "):
+        file.seek(start + len(mail))
+        while not is_mbox(mail) and (more := file.read(max(FIRST, len(mail)))):
+            mail += more
+    behind = _SEPARATOR.search(mail, 1) if b"\nFrom " in mail else None
+    return mail[: behind.start()] if behind else mail
+
+
+def _read(path: str | Path, bytes_of: Callable[[BinaryIO], bytes]) -> bytes:
+    try:
+        with _opened(Path(path)) as file:
+            return bytes_of(file)
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}") from error
 
 
 def _opened(path: Path) -> BinaryIO:

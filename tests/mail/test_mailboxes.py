@@ -1,6 +1,8 @@
 """Mail on disk: what is found, in which order, and that nothing is changed."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -8,6 +10,7 @@ import pytest
 from spamfilter.commands.command import named_mails
 from spamfilter.errors import InputError, NotMail
 from spamfilter.learning.bulk.labelled_mail import find_indexed, find_piles, interleaved
+from spamfilter.mail import mailboxes
 from spamfilter.mail.mailboxes import Mail, checked, find
 from spamfilter.mail.message import parse
 from spamfilter.mail.special_folders import kind_of
@@ -199,6 +202,21 @@ def test_a_mail_that_is_gone_when_its_turn_comes_is_passed_over_and_named(tmp_pa
     assert problems == [f"{tmp_path}/cur/1.host:2,: No such file or directory"]
 
 
+@pytest.mark.parametrize(("was", "becomes"), [("cur/2.host:2,", "cur/2.host:2,S"), ("new/2.host", "cur/2.host:2,S")])
+def test_a_mail_that_somebody_reads_while_the_folder_is_listed_is_not_missed(
+    tmp_path: Path, was: str, becomes: str
+) -> None:
+    for name in ("cur/1.host:2,", was, "new/3.host"):
+        write(tmp_path / name, one(int(name[4])))
+
+    def looks_at(path: Path) -> bool:
+        if path.name == "1.host:2,":
+            (tmp_path / was).rename(tmp_path / becomes)
+        return False
+
+    assert sorted(subjects(find(tmp_path, looks_at))) == ["mail 1", "mail 2", "mail 3"]
+
+
 @pytest.mark.parametrize("top", [b"", b"X-Account-Key: account1\nX-UIDL: 1\n"], ids=["imap", "pop"])
 @pytest.mark.parametrize("line_end", [b"\n", b"\r\n"])
 def test_what_thunderbird_has_deleted_or_moved_away_is_none_of_an_mbox(
@@ -228,6 +246,48 @@ def test_an_mbox_that_shrinks_meanwhile_gives_no_pieces_of_mails(tmp_path: Path)
     for mail in (second, third):
         with pytest.raises(InputError, match="mbox: a mail in it was removed or changed meanwhile"):
             mail.read()
+
+
+@pytest.mark.parametrize("first", [b"", b"long " * 100], ids=["shorter", "longer"])
+def test_a_mail_that_takes_the_place_of_another_is_read_as_a_whole_and_alone(tmp_path: Path, first: bytes) -> None:
+    top, two, three = (LINE + one(number, body) + b"\n" for number, body in ((1, first), (2, b"body"), (3, b"")))
+    found, *_ = find(write(tmp_path / "mbox", top + two + three))
+    (tmp_path / "mbox").write_bytes(two + three)
+    assert found.read() == two
+
+
+def test_a_mail_that_is_added_behind_the_only_one_is_no_part_of_it(tmp_path: Path) -> None:
+    (found,) = find(write(tmp_path / "mbox", LINE + one(1) + b"\n"))
+    (tmp_path / "mbox").write_bytes(LINE + one(1) + b"\n" + LINE + one(2) + b"\n")
+    assert found.read() == LINE + one(1) + b"\n"
+
+
+CUT_WHILE_SEARCHED = """
+import os, sys
+from pathlib import Path
+from types import SimpleNamespace
+from spamfilter.mail import mailboxes
+separator, path = mailboxes._SEPARATOR, Path(sys.argv[1])
+def finditer(*searched):
+    os.truncate(path, 5000)
+    return separator.finditer(*searched)
+mailboxes._SEPARATOR = SimpleNamespace(finditer=finditer, search=separator.search)
+mailboxes.find(path)
+"""
+
+
+def test_an_mbox_that_is_cut_short_while_it_is_searched_does_not_end_the_process(tmp_path: Path) -> None:
+    box = write(tmp_path / "mbox", (LINE + one(1, b"x" * 10_000) + b"\n") * 100)
+    subprocess.run([sys.executable, "-c", CUT_WHILE_SEARCHED, str(box)], check=True, timeout=60)
+
+
+def test_an_mbox_of_many_blocks_has_each_of_its_mails_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mails = [LINE + one(number) + b"x\n" * (number % 7) + b"\n" for number in range(40)]
+    monkeypatch.setattr(mailboxes, "FIRST", 200)
+    for block in (1, 64, 101, 333):
+        monkeypatch.setattr(mailboxes, "BLOCK", block)
+        found = find(write(tmp_path / "mbox", b"".join(mails)))
+        assert [mail.read() for mail in found] == mails
 
 
 @pytest.mark.parametrize(
