@@ -6,7 +6,7 @@ from pathlib import Path
 
 from spamfilter.bayes.voices import everybodys
 from spamfilter.doctor.examination import Examination, Finding, NotTried, failed, ok, warning
-from spamfilter.errors import SpamfilterError, StoreBusy, StoreRefused
+from spamfilter.errors import SpamfilterError, StoreBusy, StoreFull, StoreRefused
 from spamfilter.learning.filter import RULES, Filter, rules, rules_text, usable
 from spamfilter.stores import GONE
 from spamfilter.stores.schema import HEAD
@@ -23,6 +23,7 @@ CROWDED = ("too many connections", "too many clients", "connection slots are res
 MORE_CONNECTIONS = "raise the server's max_connections, or the CONNECTION LIMIT of the role or database"
 START = "start or restart the server that accepts writes, or correct [store] url"
 RESTORE = "stop the relay, move the file away with its -wal and -shm, and put a backup in its place: docs/training.md"
+MEND = f"mend that first, and leave the file where it is: it may be whole. If it is not: {RESTORE}"
 
 
 def database(examined: Examination) -> Iterator[Finding]:
@@ -45,6 +46,8 @@ def database(examined: Examination) -> Iterator[Finding]:
         yield from reasons
         if isinstance(error, StoreBusy):
             yield warning(str(error), "another command is running; try again when it has ended")
+        elif isinstance(error, StoreFull) and not reasons:
+            yield failed(f"{path} cannot be opened: {error}", MEND)
         elif not reasons:
             yield failed(f"{path} cannot be opened: {error}", RESTORE)
         return

@@ -5,6 +5,7 @@ belongs to that user, as whom the relay runs.
 """
 
 import errno
+import fcntl
 import os
 import pwd
 from collections.abc import Iterable, Iterator
@@ -77,6 +78,20 @@ def whole_file(target: Path) -> Iterator[Path]:
         with partial.open("rb") as file:
             os.fsync(file.fileno())
         partial.rename(target)
+
+
+def locked(opened: int, path: Path) -> bool:
+    """Lock what is open here, until it is closed; False if another process has locked it.
+
+    Raises OSError, which names the path, where its file system has no locks.
+    """
+    try:
+        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error
+    return True
 
 
 def is_trap(path: Path) -> bool:

@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import os
+import resource
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
@@ -112,6 +113,19 @@ def test_a_check_that_breaks_is_a_failed_line_and_hides_no_other(tmp_path: Path)
     assert "cannot be opened" in line.found
     assert "file is not a database" in line.found
     assert {line.check for line in diagnosis.lines} >= {"disk", "dovecot"}
+
+
+def test_a_database_on_a_full_disk_is_not_to_be_replaced_before_there_is_room(tmp_path: Path) -> None:
+    chosen = settings(tmp_path)
+    open_store(chosen.store_url()).close()
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))  # as on a full disk, no file grows
+    try:
+        (line,) = database(Examination(chosen, None))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert (line.status, "make room on its disk" in line.found) == ("failed", True)
+    assert line.advice.startswith("mend that first, and leave the file where it is")
 
 
 @pytest.mark.parametrize(

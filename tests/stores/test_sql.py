@@ -16,11 +16,12 @@ from typing import Any
 import pytest
 from sqlalchemy import event
 
-from spamfilter.errors import CountError, StoreDamaged, StoreError
+from spamfilter.errors import CountError, StoreDamaged, StoreError, StoreFull
 from spamfilter.learning.filter import Filter
 from spamfilter.stores import Wanted, migration, open_store
 from spamfilter.stores.schema import HEAD
 from spamfilter.stores.sql import SqlStore
+from spamfilter.stores.sql.connection import store_errors
 from tests.support.made import NOON, VOICE, journal_entry, reading
 
 HOLDER = """
@@ -437,3 +438,19 @@ def test_what_is_asked_of_a_period_reads_no_more_than_the_period(
         found = plans(store, lambda: ask(store))
     assert [index for index in indexes if not any(index in step for step in found)] == []
     assert [step for step in found if step.startswith("SCAN")] == []
+
+
+@pytest.mark.parametrize(
+    ("code", "advice"),
+    [
+        (sqlite3.SQLITE_FULL, "make room"),
+        (sqlite3.SQLITE_IOERR_SHMSIZE, "make room"),
+        (sqlite3.SQLITE_IOERR_SHMLOCK, "has no locks"),
+        (sqlite3.SQLITE_IOERR_FSYNC, "see to its disk"),
+    ],
+)
+def test_an_error_of_the_disk_says_what_to_do(code: int, advice: str) -> None:
+    error = sqlite3.OperationalError("disk I/O error")
+    error.sqlite_errorcode = code
+    with pytest.raises(StoreFull, match=f"disk I/O error; .*{advice}"), store_errors("store.db"):
+        raise error

@@ -1,5 +1,8 @@
 """Several processes and threads on one SQLite file: they wait for each other, or hear that it is busy."""
 
+import errno
+import fcntl
+import os
 import threading
 from datetime import timedelta
 from pathlib import Path
@@ -7,7 +10,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import event
 
-from spamfilter.errors import StoreBusy
+from spamfilter.errors import StoreBusy, StoreFull
 from spamfilter.learning.filter import Filter
 from spamfilter.stores.schema import HEAD
 from spamfilter.stores.sql import connection as sql_connection
@@ -35,6 +38,17 @@ def test_a_writer_that_waits_too_long_hears_that_the_store_is_busy(path: Path, m
             assert filter.score(reading("s0", "cheap")).log_odds > 0
         filter.learn(reading("new", "x"), "spam", "cli")
         assert filter.verify() == []
+
+
+def test_a_file_system_without_locks_is_named_and_no_other_process(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_locks(*_: object) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(sql_connection, "BUSY_SECONDS", 0.05)
+    with opened(path) as store, locked(path):  # SQLite says the same of ENOLCK
+        monkeypatch.setattr(fcntl, "lockf", no_locks)
+        with pytest.raises(StoreFull, match=r"store\.db: its file system has no locks"):
+            store.put_setting("a", 1)
 
 
 def test_migrating_a_locked_database_is_busy_too(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,7 @@
 """New files and folders are private, whatever the umask and whoever runs the command."""
 
+import errno
+import fcntl
 import os
 import signal
 import smtplib
@@ -19,7 +21,7 @@ from spamfilter.doctor.examination import Examination
 from spamfilter.errors import StoreError
 from spamfilter.relay.next_hops import Maildir
 from spamfilter.stores import open_store
-from spamfilter.system.file_access import make_file, make_folder, whole_file
+from spamfilter.system.file_access import locked, make_file, make_folder, whole_file
 from tests.integration.servers import relay, workshop
 from tests.support.made import mail
 from tests.support.real import require_root
@@ -183,3 +185,19 @@ def test_what_a_process_has_begun_that_is_ended_is_removed(tmp_path: Path) -> No
     assert ended.value.code == 143
     assert list(tmp_path.iterdir()) == []
     assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_a_folder_without_locks_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folders = [os.open(tmp_path, os.O_RDONLY | os.O_DIRECTORY) for _ in range(2)]
+    try:
+        assert [locked(folder, tmp_path) for folder in folders] == [True, False]
+
+        def no_locks(opened: int, how: int) -> None:
+            raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+        monkeypatch.setattr(fcntl, "flock", no_locks)
+        with pytest.raises(OSError, match=rf"No locks available: '{tmp_path}'"):
+            locked(folders[0], tmp_path)
+    finally:
+        for folder in folders:
+            os.close(folder)

@@ -7,7 +7,6 @@ again.
 """
 
 import errno
-import fcntl
 import itertools
 import logging
 import os
@@ -37,6 +36,7 @@ from spamfilter.relay.quarantine.kept_mail import (
 )
 from spamfilter.relay.quarantine.release import Released, hand_over, keep_for
 from spamfilter.stores import JournalEntry, QuarantineEvent, Store
+from spamfilter.system.file_access import locked
 from spamfilter.system.ids import id_in
 from spamfilter.system.logs import SELDOM
 
@@ -293,10 +293,7 @@ class Quarantine:
         folder = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
         try:
             give_up = time.monotonic() + PATIENCE
-            while True:
-                with suppress(BlockingIOError):
-                    fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
+            while not locked(folder, self.path):
                 if time.monotonic() > give_up:
                     raise StoreBusy(f"{self.path}: something else is being released or deleted; try again")
                 time.sleep(LOOK_EVERY)

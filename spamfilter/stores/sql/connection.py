@@ -3,6 +3,8 @@
 Guarantee: a transaction begins where the caller begins it, a commit reaches the disk, and a new file has mode 0600.
 """
 
+import errno
+import fcntl
 import json
 import os
 import re
@@ -11,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import zip_longest
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 from sqlalchemy import Connection, Engine, create_engine, event, make_url
@@ -27,7 +30,17 @@ DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 """Primary result codes, the lowest eight bits of an error code: https://www.sqlite.org/rescode.html."""
 NO_TEXT = "Could not decode to UTF-8"
 """What the driver says of damaged text, before the column and that text, which may be all words that are known."""
-DISK = {sqlite3.SQLITE_FULL: "make room on its disk", sqlite3.SQLITE_IOERR: "see to its disk"}
+ROOM = "make room on its disk"
+LOCKS = "its file system has no locks, as NFS without its lock service; put it on a local one, or set [store] url"
+DISK = {
+    sqlite3.SQLITE_FULL: ROOM,
+    sqlite3.SQLITE_IOERR_SHMSIZE: ROOM,
+    sqlite3.SQLITE_IOERR_LOCK: LOCKS,
+    sqlite3.SQLITE_IOERR_RDLOCK: LOCKS,
+    sqlite3.SQLITE_IOERR_SHMLOCK: LOCKS,
+    sqlite3.SQLITE_IOERR: "see to its disk",
+}
+"""Error codes, or the primary ones of others -> what to do."""
 AS_OWNER = "run this as the owner of the database"
 LACKING = ("no such table", "no such column", "has no column")
 """What SQLite says where another version has changed the tables."""
@@ -132,6 +145,19 @@ def _is_denied(path: Path, want: int) -> bool:
     return False
 
 
+def _without_locks(folder: Path) -> bool:
+    """Whether the file system of a folder has no locks now, which SQLite calls locked (ENOLCK).
+
+    Tried with another file: to close the database's would end the locks that this process has on it.
+    """
+    with suppress(OSError), TemporaryFile(dir=folder) as file:
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            return error.errno == errno.ENOLCK
+    return False
+
+
 def place_of(url: str) -> str:
     """The name of a store in messages to people, without a password. Raises StoreError."""
     if (path := file_of(url)) is not None:
@@ -209,7 +235,7 @@ def _meant(where: str, error: BaseException | None) -> StoreError:
         return damaged(where, reason)
     if reason.startswith(NO_TEXT):
         return damaged(where, reason.partition(" with text ")[0])
-    if hint := DISK.get(code & 0xFF):
+    if hint := DISK.get(code) or DISK.get(code & 0xFF):
         return StoreFull(f"{where}: {reason}; {hint}")
     if "readonly database" in reason:
         file = forbidden(Path(where), os.W_OK)
@@ -219,6 +245,8 @@ def _meant(where: str, error: BaseException | None) -> StoreError:
     if code & 0xFF == sqlite3.SQLITE_CANTOPEN and (file := forbidden(Path(where), os.R_OK | os.W_OK)):
         reason = f"no permission: {file}"
     if isinstance(error, sqlite3.OperationalError) and "locked" in reason:
+        if _without_locks(Path(where).parent):
+            return StoreFull(f"{where}: {LOCKS}")
         return StoreBusy(f"{where}: another process holds the database; try again")
     if any(lacking in reason for lacking in LACKING):
         reason = f"{reason}; {OTHER}"
