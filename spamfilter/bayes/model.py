@@ -94,8 +94,6 @@ def empty(voices: Voices, kept: Callable[[], Words] = HashedTable) -> State:
 def prepared(voices: Voices, state: State) -> State:
     """The state with tallies for the voices that need them, and only these; it has all words, or the tallies."""
     for voice in voices:
-        if voice.name not in state.counts:
-            continue
         if voice.likelihood.needs_tallies:
             state.counts[voice.name].tally()
         else:
@@ -120,7 +118,7 @@ def explained(voices: Voices, tokens: VoiceTokens, state: State, most: int | Non
 
 def learnt_here(voices: Voices, state: State) -> dict[Label, int]:
     """Messages learnt of each class, without those that other filters have learnt."""
-    others = [state.counts[voice.name].messages for voice in voices if voice.imported and voice.name in state.counts]
+    others = [state.counts[voice.name].messages for voice in voices if voice.imported]
     return {label: number - sum(of[label] for of in others) for label, number in state.learnt.items()}
 
 

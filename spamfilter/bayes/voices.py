@@ -134,9 +134,14 @@ def groups_of(voices: Voices) -> Groups:
     return next((voice.groups for voice in voices if voice.name == OWN), "")
 
 
-def words(voices: Voices, tokens: VoiceTokens) -> dict[str, set[Token]]:
-    """The words whose counts each voice needs to judge these tokens, and to learn them."""
-    return {voice.name: voice.likelihood.words(tokens[voice.name]) for voice in voices if voice.name in tokens}
+def words(voices: Voices, *messages: VoiceTokens) -> dict[str, set[Token]]:
+    """The words whose counts each voice needs to judge these messages, and to learn them; for some voices none."""
+    found: dict[str, set[Token]] = {voice.name: set() for voice in voices}
+    for voice in voices:
+        for tokens in messages:
+            if voice.name in tokens:
+                found[voice.name] |= voice.likelihood.words(tokens[voice.name])
+    return found
 
 
 MOST_COMPILED = 64

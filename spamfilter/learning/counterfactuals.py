@@ -17,7 +17,7 @@ from spamfilter.bayes.labels import Label
 from spamfilter.bayes.model import Score, State
 from spamfilter.bayes.tokens import Token
 from spamfilter.bayes.verdict import CLASSES, Class, Policy
-from spamfilter.bayes.voices import VOICES, Evidence, VoiceTokens, words
+from spamfilter.bayes.voices import VOICES, Evidence, VoiceTokens
 from spamfilter.errors import CountError
 from spamfilter.learning.filter import Filter
 from spamfilter.learning.transaction import undone_with
@@ -51,15 +51,6 @@ class Without:
 
 _Spoken = tuple[Token, str]
 """A token and its family."""
-
-
-def counts_of(filter: Filter, *messages: VoiceTokens) -> State:
-    """The counts of the words of these messages and all totals, from the store."""
-    wanted: dict[str, set[Token]] = {voice.name: set() for voice in filter.voices}
-    for tokens in messages:
-        for name, some in words(filter.voices, tokens).items():
-            wanted[name] |= some
-    return model.prepared(filter.voices, filter.store.state(wanted))
 
 
 class Counterfactuals:
@@ -140,7 +131,7 @@ class Counterfactuals:
     def forgotten(self, tokens: VoiceTokens, entry: Entry) -> SupposedVerdict | None:
         """Without a learning; None if it was taken back in the meantime."""
         undone = undone_with(self._filter.store, entry)
-        state = counts_of(self._filter, tokens, *(each.tokens for each in undone))
+        state = self._filter.counts_of(tokens, *(each.tokens for each in undone))
         try:
             for each in undone:
                 model.apply(self._filter.voices, each, state, -1)

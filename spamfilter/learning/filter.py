@@ -18,7 +18,7 @@ from spamfilter.bayes.imported.voices import with_imported
 from spamfilter.bayes.labels import Label
 from spamfilter.bayes.model import Score, State
 from spamfilter.bayes.tokens import TOKENIZER
-from spamfilter.bayes.voices import Evidence, Voices, everybodys, groups_of, view, words
+from spamfilter.bayes.voices import Evidence, Voices, VoiceTokens, everybodys, groups_of, view, words
 from spamfilter.errors import StoreError
 from spamfilter.learning.transaction import Change, Reading, Training
 from spamfilter.mail.folded_addresses import folded
@@ -92,6 +92,10 @@ class Filter:
                 for token, (ham, spam) in zip(tokens, numbers.T.tolist(), strict=True):
                     if ham or spam:
                         yield Evidence(token.decode("utf-8", "replace"), voice.name, ham, spam, 0.0)
+
+    def counts_of(self, *messages: VoiceTokens) -> State:
+        """The counts of the words of these messages and all totals, from the store."""
+        return model.prepared(self.voices, self.store.state(words(self.voices, *messages)))
 
     def follow(self) -> int:
         """Take in what other processes have learnt since; returns how many ledger entries that was."""
@@ -193,17 +197,14 @@ class Filter:
 
     def _all(self) -> State:
         """All counts; or, where they are not held in memory, the totals from the store, and no words."""
-        names = [voice.name for voice in self.voices]
         if not self._whole:
-            return model.prepared(self.voices, self.store.state(dict.fromkeys(names, ())))
+            return self.counts_of()
         if self._state is None:
             self._state = self._loaded(self.voices)
         return self._state
 
     def _for(self, reading: Reading) -> State:
-        if self._whole:
-            return self._all()
-        return model.prepared(self.voices, self.store.state(words(self.voices, reading.tokens)))
+        return self._all() if self._whole else self.counts_of(reading.tokens)
 
     def _take_in(self, state: State, entries: Iterable[Entry]) -> int:
         taken = 0

@@ -15,7 +15,7 @@ from spamfilter.bayes.token_codec import subject_words
 from spamfilter.bayes.tokens import Token, is_read
 from spamfilter.bayes.verdict import Policy
 from spamfilter.bayes.voices import Evidence, Voice
-from spamfilter.learning.counterfactuals import Counterfactuals, Distance, SupposedVerdict, Without, counts_of
+from spamfilter.learning.counterfactuals import Counterfactuals, Distance, SupposedVerdict, Without
 from spamfilter.learning.filter import Filter
 from spamfilter.learning.transaction import Reading, undone_with
 from spamfilter.stores import Entry, Store
@@ -154,7 +154,7 @@ def _known(filter: Filter, reading: Reading) -> tuple[list[Entry], State]:
 
     undone = learnt()
     while True:
-        state = counts_of(filter, reading.tokens, *(entry.tokens for entry in undone))
+        state = filter.counts_of(reading.tokens, *(entry.tokens for entry in undone))
         before, undone = undone, learnt()
         if undone == before:
             return undone, state

@@ -98,7 +98,7 @@ class Training:
         self._voices = voices
         self._whole = whole
         self._part: State | None = None
-        self._held: dict[str, set[Token]] = {}
+        self._held: dict[str, set[Token]] = {voice.name: set() for voice in voices}
 
     def step_without(self, others: Sequence[Entry], reading: Reading, label: Label) -> tuple[Step, int]:
         """The step of the calibration if these learnings were not and a message was learnt now; how many are learnt."""
@@ -263,17 +263,14 @@ class Training:
         """The state; of words at least those of these messages, each of which is read once in a transaction."""
         if self._whole is not None:
             return self._whole
-        voices, wanted = self._voices, dict[str, set[Token]]()
-        for tokens in messages:
-            for name, some in words(voices, tokens).items():
-                wanted[name] = wanted.get(name, set()) | some - self._held.get(name, set())
+        wanted = {name: some - self._held[name] for name, some in words(self._voices, *messages).items()}
         if self._part is None:
             self._part = self.ledger.state(wanted)
         else:
             self.ledger.look_up(self._part, wanted)
         for name, some in wanted.items():
-            self._held.setdefault(name, set()).update(some)
-        return model.prepared(voices, self._part)
+            self._held[name] |= some
+        return model.prepared(self._voices, self._part)
 
     def _undo_all(self, state: State, undone: Sequence[Entry], source: str, by: str, at: datetime | None) -> None:
         """Undo these; counterparts in nobody's name, as nobody has said anything of them."""

@@ -129,7 +129,7 @@ class Learning(Ledger):
 
     @abstractmethod
     def look_up(self, state: State, words: Mapping[str, Iterable[Token]]) -> None:
-        """Read the counts of more words into a state of this transaction, which has not changed them."""
+        """Read the counts of more words of its voices into a state of this transaction, which has not changed them."""
 
     @abstractmethod
     def history(self, digest: bytes) -> list[Entry]:

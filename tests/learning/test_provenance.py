@@ -16,7 +16,7 @@ from spamfilter.bayes.tokens import Token
 from spamfilter.bayes.verdict import Policy
 from spamfilter.bayes.voices import Evidence, Voice, Voices
 from spamfilter.learning import provenance
-from spamfilter.learning.counterfactuals import Counterfactuals, counts_of
+from spamfilter.learning.counterfactuals import Counterfactuals
 from spamfilter.learning.filter import Filter
 from spamfilter.learning.provenance import Provenance, shown
 from spamfilter.learning.transaction import Reading
@@ -424,7 +424,7 @@ def test_a_learning_that_was_taken_back_meanwhile_is_not_tried(store: Store) -> 
     filter.learn(one, "spam", "cli")
     entry = store.active(one.digest)
     assert entry is not None
-    changed = Counterfactuals(filter, POLICY, counts_of(filter, one.tokens), "spam")
+    changed = Counterfactuals(filter, POLICY, filter.counts_of(one.tokens), "spam")
     assert changed.forgotten(one.tokens, entry) is not None
     filter.forget(one, "cli")
     assert changed.forgotten(one.tokens, entry) is None

@@ -89,7 +89,7 @@ def test_more_words_are_looked_up_in_a_transaction(store: Store) -> None:
     """What it has changed itself stays as the caller's state has it."""
     learn(store, entry(1), vocabulary=3)
     with store.learning() as learning:
-        state = learning.state({"fields": {GREEN: 1}})
+        state = learning.state({"fields": {GREEN: 1}, "other": {}})
         write(learning, entry(2, "ham"), 0)
         state.counts["fields"].add("ham", {GREEN: 8})
         learning.look_up(state, {"fields": [b"number:1", b"unknown"], "other": [b"a"]})

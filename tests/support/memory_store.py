@@ -395,7 +395,7 @@ class _MemoryLearning(Learning):
 
     def look_up(self, state: State, words: Mapping[str, Iterable[Token]]) -> None:
         for voice, counts in self._store.state(words).counts.items():
-            mine = state.counts.setdefault(voice, counts).words
+            mine = state.counts[voice].words
             for label, found in counts.words.items():
                 mine[label].update(found)
 

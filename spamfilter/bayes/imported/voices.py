@@ -87,18 +87,15 @@ def without_imported(tokens: Mapping[str, Tokens]) -> Mapping[str, Tokens]:
 
 
 def at_work(voices: Voices, counts: Mapping[str, Counts]) -> Sequence[Voice]:
-    """The voices that speak: imported ones with counts while little else is learnt, with a weight that falls.
-
-    counts: of the voices that have tokens of the message, at least.
-    """
+    """The voices that speak: imported ones with counts while little else is learnt, with a weight that falls."""
     if not any(voice.imported for voice in voices):
         return voices
-    own = [counts[voice.name] for voice in everybodys(voices) if voice.name in counts]
+    own = [counts[voice.name] for voice in everybodys(voices)]
     left = 1 - 2 * max((min(of.messages.values()) for of in own), default=0) / FADES
     heard = []
     for voice in voices:
         if not voice.imported:
             heard.append(voice)
-        elif left > 0 and voice.name in counts and counts[voice.name].vocabulary:
+        elif left > 0 and counts[voice.name].vocabulary:
             heard.append(replace(voice, weight=voice.weight * left))
     return heard

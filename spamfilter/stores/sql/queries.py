@@ -297,10 +297,8 @@ def part_state(connection: Connection, some: Mapping[str, Iterable[Token]]) -> S
     return state
 
 
-def look_up(connection: Connection, counts: dict[str, Counts], some: Mapping[str, Iterable[Token]]) -> None:
-    """Put the counts of these words into the tables; of a voice that is new in them its totals, too."""
-    if new := some.keys() - counts.keys():
-        counts.update(totals(connection, new))
+def look_up(connection: Connection, counts: Mapping[str, Counts], some: Mapping[str, Iterable[Token]]) -> None:
+    """Put the counts of these words into the tables."""
     for voice, wanted in some.items():
         names = [token.decode() for token in wanted]
         sqlite = connection.dialect.name == "sqlite"

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from spamfilter.bayes.imported.voices import without_imported
 from spamfilter.config.settings import Settings
 from spamfilter.learning.filter import IMPORTED_VOICES, Filter
+from spamfilter.learning.transaction import Reading
 from spamfilter.learning.transfer.dumps import read_dump
 from spamfilter.learning.transfer.imports import announce
 from spamfilter.mail.message import parse
@@ -101,6 +103,18 @@ def test_an_imported_voice_learns_nothing_and_falls_silent(shell: Shell, monkeyp
         assert heard == [True, True, True, True, False]
         assert filter.loaded().counts["spambayes"].vocabulary == vocabulary
         assert "spambayes" not in store.entries_after(1)[0].tokens
+
+
+def test_mail_that_was_read_before_an_import_has_one_score_however_the_counts_are_read(shell: Shell) -> None:
+    shell.done("import", shell.write("dump.csv", spambayes(shell.folder, mails())))
+    with shell.store() as store:
+        held = Filter(store, Settings().voices())
+        for number in range(5):
+            held.learn(held.read(parse(mail("Minutes", f"pills{number} now", f"s{number}"))), "spam", "cli")
+        read = held.read(parse(mail("Minutes", "pills1 now", "new")))
+        before = Reading(read.digest, without_imported(read.tokens))
+        assert held.score(before).few_ham > 0
+        assert Filter(store, Settings().voices(), whole=False).score(before) == held.score(before)
 
 
 def test_retraining_keeps_an_import(shell: Shell) -> None:
