@@ -24,7 +24,7 @@ from spamfilter.bayes.verdict import Policy
 from spamfilter.config.sections import Feedback
 from spamfilter.config.settings import Settings
 from spamfilter.learning.automatic_rules import RULES, Automatic, Rule, Seen
-from spamfilter.learning.filter import Filter
+from spamfilter.learning.filter import Filter, ledger
 from spamfilter.learning.mark_lookup import Subject
 from spamfilter.learning.mark_queue import MarkQueue
 from spamfilter.learning.transaction import Reading
@@ -93,7 +93,7 @@ class Site:
         reading = self.filter.read(message)
 
         async def learnt() -> None:
-            queue = MarkQueue(self.filter, Feedback(marks_a_day=1), self.filter.follow)
+            queue = MarkQueue(self.filter, Feedback(marks_a_day=1), lambda: None)
             rules = Automatic(queue, self.filter.store)
             rules.saw(Seen(new_id(), message, reading, USER, [], True, True), Feedback(automatic=["answered"]))
             await rules.idle()
@@ -101,7 +101,7 @@ class Site:
 
         with patch.dict(RULES, {"answered": rule}):
             asyncio.run(learnt())
-        self.filter.follow()
+        self.filter.take_in(ledger(self.filter.store, self.filter.last))
 
     def tagged(self, mails: Sequence[bytes]) -> str:
         """Per cent of these that are tagged as spam."""

@@ -97,12 +97,8 @@ class Filter:
         """The counts of the words of these messages and all totals, from the store."""
         return model.prepared(self.voices, self.store.state(words(self.voices, *messages)))
 
-    def follow(self) -> int:
-        """Take in what other processes have learnt since; returns how many ledger entries that was."""
-        return self.take_in(ledger(self.store, self.last)) if self._whole else 0
-
     def take_in(self, entries: Iterable[Entry]) -> int:
-        """As `follow`, for entries that were read elsewhere; those that are known are passed over."""
+        """Take in what other processes have learnt; returns how many ledger entries that was, without known ones."""
         return self._take_in(self._all(), entries)
 
     def loaded(self, voices: Voices | None = None) -> State:

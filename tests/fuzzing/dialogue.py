@@ -32,6 +32,7 @@ from spamfilter.relay.smtp.dialogue import Dialogue
 from spamfilter.relay.smtp.lmtp import LmtpDialogue
 from tests.fuzzing.target import Run, without_faults
 from tests.fuzzing.wires import Transport, feed, loop
+from tests.support.made import follow
 from tests.support.memory_store import open_store
 
 SPAM = "spam@relay.test"
@@ -178,7 +179,7 @@ def target(kind: type[Dialogue] = Dialogue) -> Iterator[Run]:
 
     def relay(filter: Filter, hop: NextHop, chosen: int) -> Relay:
         store = filter.store
-        desk = MarkQueue(filter, Feedback(), learnt=filter.follow)
+        desk = MarkQueue(filter, Feedback(), learnt=lambda: follow(filter))
         return Relay(
             judge=Judge(filter, tag if chosen & TAGS else Policy()),
             journal=Journal(store),

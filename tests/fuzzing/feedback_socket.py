@@ -17,6 +17,7 @@ from spamfilter.service.control_socket.client import Answer
 from spamfilter.service.control_socket.server import FeedbackSocket
 from tests.fuzzing.target import Run, without_faults
 from tests.fuzzing.wires import loop
+from tests.support.made import follow
 from tests.support.memory_store import open_store
 
 
@@ -46,7 +47,7 @@ def target() -> Iterator[Run]:
 
     def empty() -> FeedbackSocket:
         filter = Filter(open_store("memory:"), voices)
-        desk = MarkQueue(filter, Feedback(), learnt=filter.follow)
+        desk = MarkQueue(filter, Feedback(), learnt=lambda: follow(filter))
         return FeedbackSocket(Path("/nonexistent"), desk, Feedback(), {"status": _status}, Limits(), LimitLog())
 
     untaught = empty()

@@ -28,6 +28,7 @@ from spamfilter.relay.next_hops.maildir import MaildirNextHop
 from spamfilter.relay.relay import Relay
 from tests.fuzzing.target import Run, without_faults
 from tests.fuzzing.wires import Transport, feed, loop
+from tests.support.made import follow
 from tests.support.memory_store import open_store
 
 ACTIONS: tuple[Action, ...] = ("pass", "tag", "reject", "quarantine", "defer")
@@ -78,7 +79,7 @@ def check(answers: list[tuple[bytes, bytes]]) -> None:
 @contextmanager
 def target() -> Iterator[Run]:
     filter = Filter(open_store("memory:"), Settings().voices())
-    desk = MarkQueue(filter, Feedback(), learnt=filter.follow)
+    desk = MarkQueue(filter, Feedback(), learnt=lambda: follow(filter))
 
     with TemporaryDirectory() as folder, loop() as running:
         quarantine = Path(folder, "quarantine")

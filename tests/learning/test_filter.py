@@ -22,7 +22,7 @@ from spamfilter.learning.filter import Filter, rules, rules_text, usable
 from spamfilter.learning.transaction import Change, Reading
 from spamfilter.mail.message import parse
 from spamfilter.stores import Store
-from tests.support.made import VOICE, mail, reading, some, spelled
+from tests.support.made import VOICE, follow, mail, reading, some, spelled
 from tests.support.memory_store import KINDS, stored
 
 FIELDS = (Voice("fields", Soft()),)
@@ -77,7 +77,7 @@ def test_after_any_marks_the_words_are_the_sum_of_the_ledger(kind: str, steps: S
         }
         for filter in filters:
             if filter._whole:
-                filter.follow()
+                follow(filter)
                 assert everything(filter._all()) == everything(store.load(["fields", "bag"]))
             for message in MESSAGES:
                 assert filter.score(message) == filters[0].score(message)
@@ -227,9 +227,9 @@ def test_a_follower_sees_what_others_learn_and_undo(kind: str) -> None:
         for what, entries in (("spam", 1), ("ham", 2), ("forget", 1)):
             change = act(command, what, MESSAGES[0])
             assert follower.score(MESSAGES[0]) == change.before
-            assert follower.follow() == entries
+            assert follow(follower) == entries
             assert follower.score(MESSAGES[0]) == change.after
-        assert follower.follow() == 0
+        assert follow(follower) == 0
         assert follower.last == 4
 
 

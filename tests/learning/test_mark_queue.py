@@ -21,7 +21,7 @@ from spamfilter.mail.message import parse
 from spamfilter.stores import Learning, Store, open_store
 from spamfilter.stores.sql import SqlStore
 from spamfilter.system.ids import new_id
-from tests.support.made import VOICE, journal_entry, mail, reading
+from tests.support.made import VOICE, follow, journal_entry, mail, reading
 
 ANN, BOB = Author("ann", "cli"), Author("bob", "cli")
 
@@ -59,7 +59,7 @@ class Office:
         assert await asyncio.to_thread(self.entered.wait, 30)
 
     def learnt(self) -> int:
-        self.filter.follow()
+        follow(self.filter)
         return sum(self.filter.learnt.values())
 
 

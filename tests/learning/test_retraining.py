@@ -31,7 +31,7 @@ from spamfilter.stores import Entry, Learning, Rewriting, Store
 from spamfilter.stores.sql import queries
 from tests.project.test_docs import documented
 from tests.support import memory_store
-from tests.support.made import VOICE, mail, reading
+from tests.support.made import VOICE, follow, mail, reading
 from tests.support.memory_store import KINDS, open_store, stored
 from tests.support.shell import Shell
 
@@ -714,7 +714,7 @@ def has_learnt(filter: Filter) -> None:
 
 
 def has_followed(filter: Filter) -> None:
-    filter.follow()
+    follow(filter)
 
 
 PASTS: list[Deed] = [fresh, has_judged, has_learnt, has_followed]

@@ -30,7 +30,7 @@ from spamfilter.stores import open_store
 from spamfilter.stores.sql import connection as sql_connection
 from spamfilter.system.paths import LONGEST_SOCKET
 from tests.integration.servers import workshop
-from tests.support.made import VOICE, mail
+from tests.support.made import VOICE, follow, mail
 from tests.support.users import NOBODY, UNNAMED, connected
 
 CONNECTIONS = Limits().feedback_connections
@@ -95,7 +95,7 @@ class Place:
         return (await self.connect(user))[0]
 
     def learnt(self) -> dict[Label, int]:
-        self.filter.follow()
+        follow(self.filter)
         return dict(self.filter.learnt)
 
     def authors(self) -> list[str]:
@@ -736,7 +736,7 @@ async def test_of_a_long_mail_the_part_is_sent_that_is_looked_at(there: Place) -
     assert (await asyncio.to_thread(client.ask, MARK, long))["changed"]
     assert not (await asyncio.to_thread(client.ask, MARK, long))["changed"]
     client.close()
-    there.filter.follow()
+    follow(there.filter)
     with there.filter.training() as training:
         found = training.ledger.active(there.filter.read(parse(long)).digest)
     assert found is not None

@@ -22,7 +22,7 @@ from spamfilter.service import shared_counts
 from spamfilter.service.shared_counts import LEAST, SharedCounts
 from spamfilter.service.shared_filter import ReadingFilter, WritingFilter
 from spamfilter.stores import Entry
-from tests.support.made import VOICE, mail, reading
+from tests.support.made import VOICE, follow, mail, reading
 from tests.support.memory_store import MemoryStore
 
 KINDS = [(Voice("fields", kind()),) for kind in LIKELIHOODS.values()]
@@ -66,7 +66,7 @@ def test_a_reader_has_what_the_writer_has_learnt_and_forgotten(voices: tuple[Voi
     writer, reader, _ = shared(store, voices)
     for first in range(0, 200, 50):  # the table grows from 768 words on
         learn(store, voices, range(first, first + 50))
-        writer.follow()
+        follow(writer)
         plain = Filter(store, voices)
         assert (reader.last, reader.learnt, reader.vocabulary) == (plain.last, plain.learnt, plain.vocabulary)
         assert reader._all().counts == plain._all().counts
@@ -89,7 +89,7 @@ def test_other_processes_read_them() -> None:
         os.write(end, repr(reader.score(asked)).encode())
         os._exit(0)
     learn(store, VOICE, range(200))
-    writer.follow()
+    follow(writer)
     said = os.read(begin, 65536).decode()
     os.waitpid(pid, 0)
     assert said == repr(Filter(store, VOICE).score(asked)) == repr(reader.score(asked)) != repr(before)
@@ -101,7 +101,7 @@ def test_a_table_that_grows_gives_the_memory_of_the_old_one_back() -> None:
     sizes = []
     for first in range(0, 500, 100):
         learn(store, VOICE, range(first, first + 100), words=100)
-        writer.follow()
+        follow(writer)
         reader.vocabulary  # noqa: B018 - maps the new one
         sizes.append(bytes_of(counts))
     (place,) = counts._taken
@@ -113,7 +113,7 @@ def test_counts_that_need_more_room_get_it() -> None:
     store = MemoryStore()
     writer, reader, counts = shared(store)
     learn(store, VOICE, [1, 2])
-    writer.follow()
+    follow(writer)
     state = writer._all()
     with counts.changing(state, VOICE):
         state.counts["fields"].add("spam", {b"word7": NARROW})
@@ -132,7 +132,7 @@ def test_of_a_writer_that_is_killed_nothing_is_left_once_another_has_loaded(grow
     store = MemoryStore()
     writer, reader, counts = shared(store)
     learn(store, VOICE, range(0, 200, 2))
-    writer.follow()
+    follow(writer)
     size, known = bytes_of(counts), reader.last
     asked = reading("asked", "word14", "word15")
 
@@ -161,7 +161,7 @@ def test_of_a_record_that_is_half_written_nothing_is_read() -> None:
     store = MemoryStore()
     writer, reader, counts = shared(store)
     learn(store, VOICE, [1, 2])
-    writer.follow()
+    follow(writer)
     number = counts.held().number
     start = counts._start(number + 1)
     counts._records[start : start + 64] = bytes(range(64))
@@ -174,7 +174,7 @@ def test_an_error_while_a_learning_is_written_is_not_shown() -> None:
     store = MemoryStore()
     writer, reader, _ = shared(store)
     learn(store, VOICE, [1])
-    writer.follow()
+    follow(writer)
 
     def wrong(entry: Entry) -> Entry:
         return replace(entry, id=entry.id + 1, undoes=entry.id, tokens={"fields": {b"never": 1}})
@@ -209,7 +209,7 @@ def test_a_message_is_judged_by_counts_that_stand_still() -> None:
 
     def work(held: shared_counts.Held) -> int:
         if not seen:
-            writer.follow()  # as if in another process
+            follow(writer)  # as if in another process
         seen.append(held.state.last)
         return held.state.last
 
@@ -239,7 +239,7 @@ def test_where_address_space_is_limited_less_of_it_is_asked_for() -> None:
         store = MemoryStore()
         writer, reader, _ = shared(store)
         learn(store, VOICE, range(50))
-        writer.follow()
+        follow(writer)
         os._exit(0 if reader.last == writer.last > 0 else 1)
     _, status = os.waitpid(pid, 0)
     assert os.waitstatus_to_exitcode(status) == 0

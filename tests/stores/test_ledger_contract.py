@@ -11,7 +11,7 @@ from spamfilter.learning.filter import Filter
 from spamfilter.stores import Entry, Store
 from tests.stores.made import entry, learn, write
 from tests.support import memory_store as memory_module
-from tests.support.made import NOON, VOICE, journal_entry, reading
+from tests.support.made import NOON, VOICE, follow, journal_entry, reading
 
 # By author
 
@@ -135,10 +135,10 @@ def test_whoever_follows_the_ledger_misses_nothing_after_a_sweep(store: Store) -
     teacher.learn(reading("a", "cheap"), "spam", "cli", at=NOON)
     teacher.learn(reading("b", "probe"), "spam", "canary", at=NOON)
     teacher.forget(reading("b"), "canary")
-    follower.follow()
+    follow(follower)
     store.sweep("canary", datetime.now(UTC) + timedelta(hours=1))
     teacher.learn(reading("c", "pills"), "spam", "cli")
-    assert follower.follow() == 1
+    assert follow(follower) == 1
     assert follower.verify() == teacher.verify() == Filter(store, VOICE).verify() == []
     assert follower.score(reading("x", "pills")) == Filter(store, VOICE).score(reading("x", "pills"))
 

@@ -16,7 +16,7 @@ from spamfilter.stores.schema import HEAD
 from spamfilter.stores.sql import connection as sql_connection
 from spamfilter.stores.sql import journal as sql_journal
 from tests.stores.test_sql import locked, mode, opened, path, trained
-from tests.support.made import NOON, VOICE, journal_entry, reading
+from tests.support.made import NOON, VOICE, follow, journal_entry, reading
 
 __all__ = ["path"]  # a fixture
 
@@ -91,7 +91,7 @@ def test_a_learning_that_overtakes_another_process_begins_with_what_that_one_wro
         assert (first.last, second.last) == (0, 0)
         first.learn(reading("a", "x", "y"), "spam", "cli")
         second.learn(reading("b", "x", "z"), "ham", "cli")
-        assert first.follow() == 1
+        assert follow(first) == 1
         assert first.verify() == second.verify() == []
         assert first.score(reading("c", "x", "y", "z")) == second.score(reading("c", "x", "y", "z"))
 

@@ -9,6 +9,7 @@ from spamfilter.bayes.count_table import SpelledTable
 from spamfilter.bayes.labels import LABELS
 from spamfilter.bayes.likelihoods.soft import Soft
 from spamfilter.bayes.voices import Voice, Voices
+from spamfilter.learning.filter import Filter, ledger
 from spamfilter.learning.transaction import Reading
 from spamfilter.stores import JournalEntry
 from spamfilter.system.ids import new_id
@@ -33,6 +34,11 @@ def mail(subject: str = "hello", body: str = "some text", name: str = "one") -> 
 def reading(name: str, *words: str) -> Reading:
     """A message as the filter keeps it, of these words."""
     return Reading(name.encode().ljust(16, b"."), {"fields": {word.encode(): 1 for word in words}})
+
+
+def follow(filter: Filter) -> int:
+    """Let a filter that holds all counts take in what was learnt since; returns how many ledger entries that was."""
+    return filter.take_in(ledger(filter.store, filter.last))
 
 
 _ENTRY = JournalEntry(

@@ -25,6 +25,7 @@ from spamfilter.relay.relay import Relay
 from spamfilter.relay.sender_lists.decision import Lists
 from spamfilter.service.listening import bound
 from spamfilter.stores import JournalEntry, Store
+from tests.support.made import follow
 from tests.support.memory_store import open_store
 
 KEYWORDS = ("PIPELINING", "SIZE 10240000", "8BITMIME", "SMTPUTF8", "DSN", "ENHANCEDSTATUSCODES")
@@ -258,7 +259,7 @@ async def relaying(
         else next_hop
     )
     filter = filter or Filter(store, Settings().voices())
-    desk = MarkQueue(filter, Feedback(), learnt=filter.follow)
+    desk = MarkQueue(filter, Feedback(), learnt=lambda: follow(filter))
     relay = Relay(
         judge=Judge(filter, policy or Policy(), policies),
         journal=Journal(store),

@@ -19,7 +19,7 @@ from spamfilter.mail.message import parse
 from spamfilter.stores import Store
 from spamfilter.stores.migration import migrate
 from tests.bayes.likelihoods.drawn import Bag, every
-from tests.support.made import mail
+from tests.support.made import follow, mail
 from tests.support.memory_store import KINDS, open_store, stored
 
 Opened = Callable[[], Store]
@@ -75,7 +75,7 @@ def test_what_one_filter_learns_all_others_judge_by(name: str, opened: Opened) -
     assert relay.score(UNSEEN).log_odds == 0
     for number, (label, reading) in enumerate(messages()):
         change = (relay, command)[number % 2].learn(reading, label, "cli")
-        relay.follow()
+        follow(relay)
         fresh = Filter(opened(), voice(name))
         for seen in (UNSEEN, *(reading for _, reading in messages())):
             assert relay.score(seen) == command.score(seen) == fresh.score(seen)
@@ -124,9 +124,9 @@ def test_it_is_told_apart_by_real_mail(name: str, opened: Opened) -> None:
 
     for number in range(6):
         relay.learn(reading("spam", number), "spam", "cli")
-        relay.follow()
+        follow(relay)
         command.learn(reading("ham", number), "ham", "cli")
-    relay.follow()
+    follow(relay)
     for number in (7, 8):
         assert relay.score(reading("spam", number)).log_odds > 0 > relay.score(reading("ham", number)).log_odds
         assert relay.score(reading("ham", number)) == command.score(reading("ham", number))
