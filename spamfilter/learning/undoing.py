@@ -9,7 +9,6 @@ What others have taught since then had amounts that depended on what is undone. 
 it again.
 """
 
-import time
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
@@ -21,13 +20,10 @@ from spamfilter.learning.filter import Filter
 from spamfilter.learning.marks import author_name
 from spamfilter.learning.transaction import Reading, mark_of
 from spamfilter.stores import Entry, Store
-from spamfilter.system.batches import batches
+from spamfilter.system.batches import batches, paused
 
 BATCH = 20
 """Learnings of one transaction, for which others wait: each takes 20 to 50 ms."""
-PAUSE = 0.12
-"""Seconds between two transactions: a process that waits for SQLite's lock tries every tenth of a second, and would
-give up without a gap."""
 MANY = 50
 """From this many learnings on, loading all counts once is faster than loading those of each message."""
 
@@ -100,9 +96,7 @@ def undo(filter: Filter, taught: Sequence[Taught], source: str, by: str, undone:
 
     Raises StoreBusy, StoreError; then the batches that `undone` was called for are undone, and nothing else.
     """
-    for number, batch in enumerate(batches(taught, BATCH)):
-        if number:
-            time.sleep(PAUSE)
+    for batch in paused(batches(taught, BATCH)):
         done = set()
         with filter.training() as training:
             for each in batch:

@@ -22,6 +22,7 @@ from spamfilter.learning.retraining import retrain
 from spamfilter.learning.transaction import Reading
 from spamfilter.stores import Entry, Learning, Relearnt, Rewriting, Store, open_store
 from spamfilter.stores.sql import editions
+from spamfilter.system import batches
 from tests.faults.databases import small_disk
 from tests.support.made import NOON
 from tests.support.memory_store import KINDS, stored
@@ -279,7 +280,7 @@ def test_a_retraining_that_is_broken_off_by_hand_leaves_nothing(
         filter = Filter(store, OLD)
         filter.learn(Reading(b"first".ljust(16), {"old": {b"a": 1, b"b": 1, b"c": 1}}), "spam", "cli")
         monkeypatch.setattr(editions, "BATCH", 1)
-        monkeypatch.setattr(editions, "sleep", ctrl_c)
+        monkeypatch.setattr(batches, "sleep", ctrl_c)
         with pytest.raises(KeyboardInterrupt):
             retrain(store, OLD, {}, lambda told: None)
         assert of_editions() == [(0, 3)]

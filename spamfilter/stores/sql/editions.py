@@ -7,7 +7,6 @@ transactions, between which others learn; the last one has only what was learnt 
 from collections.abc import Collection, Iterable, Iterator
 from itertools import islice
 from shutil import disk_usage
-from time import sleep
 from typing import TypeVar
 
 from sqlalchemy import Connection, Table, bindparam, delete, func, insert, select, tuple_, update
@@ -20,13 +19,12 @@ from spamfilter.errors import StoreBusy, StoreFull
 from spamfilter.stores.schema import EDITION, amounts, classes, ledger, tallies, vocabularies, words
 from spamfilter.stores.sql.connection import damaged
 from spamfilter.stores.sql.database import Database
-from spamfilter.stores.sql.queries import put_amounts, put_setting_row, setting, written_over
+from spamfilter.stores.sql.queries import execute_many, put_amounts, put_setting_row, setting, written_over
 from spamfilter.stores.store import Relearnt, Rewriting
+from spamfilter.system.batches import paused
 
 BATCH = 5000
 """Rows written, or deleted, in one transaction: a tenth or two of a second of write lock."""
-PAUSE = 0.1
-"""Seconds between two batches: SQLite's writers look for the lock as often, and would find it taken for seconds."""
 ROOM = 16 * 2**20
 """Bytes that a rebuilding leaves free for marks, journal and quarantine: four times what SQLite's log grows to before
 its pages go into the file, without which nothing more can be written, and nothing deleted either."""
@@ -82,7 +80,7 @@ class SqlEditions(Database):
     def sweep_editions(self) -> None:
         for table in (words, tallies, vocabularies, classes):
             key = [column for column in table.primary_key if column.name != "edition"]
-            for old in _paused(self._unused(table)):
+            for old in paused(self._unused(table)):
                 with self.writing() as connection:
                     here = table.c.edition == old
                     end = connection.execute(select(*key).where(here).order_by(*key).offset(BATCH).limit(1)).first()
@@ -91,7 +89,7 @@ class SqlEditions(Database):
                         raise damaged(self.where, f"rows of {table.name} are not found by their key")
         with self.reading() as connection:
             last = connection.scalar(select(func.max(amounts.c.entry))) or 0
-        for start in _paused(range(0, last + 1, BATCH)):
+        for start in paused(range(0, last + 1, BATCH)):
             with self.writing() as connection:
                 here = amounts.c.entry.between(start, start + BATCH - 1)
                 connection.execute(delete(amounts).where(here, amounts.c.edition.not_in(_used(connection))))
@@ -106,17 +104,9 @@ class SqlEditions(Database):
 
 
 def _batches(rows: Iterable[Row]) -> Iterator[list[Row]]:
-    """Lists of BATCH rows; sleeps before each but the first, as `_paused` says."""
+    """Lists of BATCH rows, with pauses."""
     rest = iter(rows)
-    return _paused(iter(lambda: list(islice(rest, BATCH)), []))
-
-
-def _paused(batches: Iterable[Row]) -> Iterator[Row]:
-    """These batches, with a sleep of PAUSE seconds before each but the first, in which others can write."""
-    for number, batch in enumerate(batches):
-        if number:
-            sleep(PAUSE)
-        yield batch
+    return paused(iter(lambda: list(islice(rest, BATCH)), []))
 
 
 def write_rest(connection: Connection, edition: int, state: State, rest: Rewriting) -> None:
@@ -163,11 +153,8 @@ def _word_rows(edition: int, state: State, some: Rewriting) -> Iterator[WordRow]
 
 
 def _write_words(connection: Connection, rows: list[WordRow]) -> None:
-    names = [column.name for column in words.columns]
-    if counting := [dict(zip(names, row, strict=True)) for row in rows if row[3] or row[4]]:
-        connection.execute(_PUT_WORDS, counting)
-    if gone := [dict(zip(_OLD_KEY, row, strict=False)) for row in rows if not (row[3] or row[4])]:
-        connection.execute(_DROP_WORD, gone)
+    execute_many(connection, _PUT_WORDS, tuple(words.columns.keys()), [row for row in rows if row[3] or row[4]])
+    execute_many(connection, _DROP_WORD, _OLD_KEY, [row for row in rows if not (row[3] or row[4])])
 
 
 def _write_lessons(connection: Connection, edition: int, lessons: list[Relearnt]) -> None:
