@@ -39,6 +39,11 @@ def of_host(host: str) -> list[ColumnElement[bool]]:
     return [journal.c.host == host] if host else []
 
 
+def within(since: datetime, until: datetime, host: str = "") -> list[ColumnElement[bool]]:
+    """The conditions that an entry is of a period, and of this relay's host; '': of any."""
+    return [journal.c.at >= since, journal.c.at < until, *of_host(host)]
+
+
 class SqlJournal(Database):
     """The methods of `stores.journal.Journal` but for those of searching and reporting."""
 
@@ -56,8 +61,7 @@ class SqlJournal(Database):
             return None if row is None else journal_entry_of(row)
 
     def journal(self, since: datetime, until: datetime, host: str = "") -> list[JournalEntry]:
-        query = select(*SUMMARY).where(journal.c.at >= since, journal.c.at < until, *of_host(host))
-        query = query.order_by(journal.c.id)
+        query = select(*SUMMARY).where(*within(since, until, host)).order_by(journal.c.id)
         return [journal_entry_of(row) for row in self.rows(query)]
 
     def journal_of(self, digests: Collection[bytes]) -> dict[bytes, JournalEntry]:

@@ -12,14 +12,11 @@ from spamfilter.stores.journal import MANY, UNJUDGED, Deferral, JournalEntry, La
 from spamfilter.stores.schema import journal, ledger, summaries
 from spamfilter.stores.sql.database import Database
 from spamfilter.stores.sql.dialects import unindexed
-from spamfilter.stores.sql.journal import SUMMARY, journal_entry_of, of_host
+from spamfilter.stores.sql.journal import SUMMARY, journal_entry_of, of_host, within
 from spamfilter.stores.sql.queries import entries, entry_of, only_active, written_over
 from spamfilter.stores.store import Entry, Trainings
 
 DAY = timedelta(days=1)
-LOOKUP_COST = 4
-"""To look up the journal entries of one learning takes as long as to read so many entries in their order."""
-
 
 _IS_LABELLED = exists(
     only_active(select(ledger.c.id)).where(ledger.c.digest == journal.c.digest, ledger.c.source != COUNTERPART)
@@ -48,8 +45,8 @@ class SqlReporting(Database):
         found: dict[date, int] = {}
         begin, end = datetime.combine(first, time.min, UTC), datetime.combine(last, time.max, UTC)
         earliest = select(func.min(journal.c.at)).where(journal.c.at >= bindparam("begin"), *of_host(host))
-        within = journal.c.at >= bindparam("begin"), journal.c.at <= bindparam("end"), *of_host(host)
-        count = select(func.count()).where(*within)
+        of_day = journal.c.at >= bindparam("begin"), journal.c.at <= bindparam("end"), *of_host(host)
+        count = select(func.count()).where(*of_day)
         with self.reading() as connection:
             while (at := connection.execute(earliest, {"begin": begin}).scalar_one()) is not None and at <= end:
                 day = at.date()
@@ -63,38 +60,30 @@ class SqlReporting(Database):
     def deferrals(self, since: datetime, until: datetime, host: str = "") -> list[Deferral]:
         unasked = (journal.c["class"] == UNJUDGED) | (journal.c.action != "defer")
         deferred = text("reply >= '4' AND reply < '5'")  # word for word as in the index
-        within = journal.c.at >= since, journal.c.at < until, *of_host(host)
-        query = select(journal.c.at, journal.c.reply).where(*within, deferred, unasked)
+        query = select(journal.c.at, journal.c.reply).where(*within(since, until, host), deferred, unasked)
         return [Deferral(*row) for row in self.rows(query.order_by(journal.c.at.desc()).limit(MANY))][::-1]
 
     def labelled(self, since: datetime, until: datetime, without: Collection[str], host: str = "") -> list[Labelled]:
-        by_people = ledger.c.source.not_in(without)
-        in_period = journal.c.at >= since, journal.c.at < until
-        with self.reading() as connection:
-            marks = connection.execute(select(func.count()).where(by_people)).scalar_one()
-            entries = connection.execute(select(func.count()).where(*in_period)).scalar_one()
-            # So SQLite cannot use the index of times, and looks up the journal entries of each learning.
-            few = LOOKUP_COST * marks < entries
-            at = unindexed(journal.c.at) if few else journal.c.at
-            query = only_active(select(journal.c.at, journal.c["class"], journal.c.score, ledger.c.label))
-            query = query.join(ledger, ledger.c.digest == journal.c.digest).where(
-                by_people, at >= since, at < until, *of_host(host)
-            )
-            return [Labelled(*row) for row in connection.execute(query)]
+        # With the index of times SQLite would read all entries of the period, instead of those of each learning: with
+        # 20,000 marks and 200,000 entries in 60 days that takes 0.4 seconds instead of 0.1.
+        at = unindexed(journal.c.at)
+        query = only_active(select(journal.c.at, journal.c["class"], journal.c.score, ledger.c.label))
+        query = query.join(ledger, ledger.c.digest == journal.c.digest).where(
+            ledger.c.source.not_in(without), at >= since, at < until, *of_host(host)
+        )
+        return [Labelled(*row) for row in self.rows(query)]
 
     def unlearnt(self, since: datetime, until: datetime) -> list[JournalEntry]:
         judged = journal.c["class"] != UNJUDGED
-        query = select(*SUMMARY).where(journal.c.at >= since, journal.c.at < until, judged, ~_IS_LABELLED)
-        query = query.order_by(journal.c.id)
+        query = select(*SUMMARY).where(*within(since, until), judged, ~_IS_LABELLED).order_by(journal.c.id)
         return [journal_entry_of(row) for row in self.rows(query)]
 
     def unlabelled(
         self, since: datetime, until: datetime, limit: int, host: str = ""
     ) -> tuple[list[JournalEntry], int]:
-        within = journal.c.at >= since, journal.c.at < until, *of_host(host)
         latest = (
             select(func.max(journal.c.id).label("id"))
-            .where(journal.c["class"] == "unsure", *within, ~_IS_LABELLED)
+            .where(journal.c["class"] == "unsure", *within(since, until, host), ~_IS_LABELLED)
             .group_by(journal.c.digest)
             .subquery()
         )
