@@ -64,7 +64,7 @@ def _fill(connection: Connection, voice: str, size: int) -> None:
     names = sorted((f"{number:x}!{number * 7919 % 1000}", number % 2) for number in range(known, size))
     for some in batches(names, TOGETHER):
         rows = [{"word": word, "ham": 8 * odd, "spam": 8 - 8 * odd} for word, odd in some]
-        connection.execute(insert(words).values(edition=0, voice=voice, touched=1), rows)
+        connection.execute(insert(words).values(edition=0, voice=voice), rows)
     kept = schema.vocabularies
     connection.execute(update(kept).where(kept.c.voice == voice).values(words=max(known, size)))
     totals = schema.classes

@@ -30,7 +30,7 @@ from sqlalchemy import (
 from spamfilter.bayes.token_codec import Packed, pack, pack_seen
 from spamfilter.bayes.voices import VoiceTokens
 
-HEAD = "0011"
+HEAD = "0012"
 """The newest revision under migrations/; here too, so that a command can check it without loading Alembic."""
 NEWER = f"made by a newer version (schema {{}}, this one knows {HEAD})"
 """What is wrong with a database of a newer revision, which stands in place of {}."""
@@ -128,7 +128,6 @@ words = _counts(
     Column("word", TEXT, primary_key=True),
     Column("ham", INTEGER, nullable=False),
     Column("spam", INTEGER, nullable=False),
-    Column("touched", INTEGER, nullable=False),
     CheckConstraint("ham >= 0 AND spam >= 0", name="words_not_negative"),
     sqlite_with_rowid=False,
 )

@@ -265,7 +265,7 @@ State = tuple[dict[str, list[tuple[object, ...]]], Calibration]
 
 
 def tables(file: Path) -> dict[str, list[tuple[object, ...]]]:
-    """All that judging depends on, row by row, but for which entry touched a word last."""
+    """All that judging depends on, row by row."""
     with closing(sqlite3.connect(file)) as database:
         found = {
             "words": "SELECT voice, word, ham, spam FROM words",

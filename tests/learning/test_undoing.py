@@ -39,9 +39,8 @@ def teach(
 
 
 def counts(shell: Shell) -> dict[str, list[tuple[object, ...]]]:
-    """All counts that are not zero, but for which entry touched a word last; and the totals."""
+    """All counts that are not zero, and the totals."""
     found = {table: sorted(shell.rows(table)) for table in TABLES}
-    found["words"] = [row[:5] for row in found["words"]]
     found["classes"] = [row for row in found["classes"] if row[3:] != (0, 0)]
     with shell.store() as store:
         state = store.state({})

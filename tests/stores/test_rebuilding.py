@@ -329,7 +329,7 @@ def test_a_changed_bit_in_the_key_of_a_word_does_not_keep_a_rebuilding_from_endi
     path = tmp_path / "store.db"
     with closing(open_store(f"sqlite:///{path}")) as store:
         learnt(store)
-    kept, changed = re.subn(rb"\x08(\x13\x0f...olda)", b"\x09\\1", path.read_bytes())  # types: of 0, of 1
+    kept, changed = re.subn(rb"\x08(\x13\x0f..olda)", b"\x09\\1", path.read_bytes())  # types: of 0, of 1
     assert changed
     path.write_bytes(kept)
     with closing(open_store(f"sqlite:///{path}")) as store:

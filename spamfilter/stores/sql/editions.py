@@ -39,8 +39,8 @@ _DROP_WORD = delete(words).where(*(column == bindparam(f"old_{column.name}") for
 _PUT_TOKENS = update(ledger).where(ledger.c.id == bindparam("entry")).values(tokens=bindparam("new_tokens"))
 
 Row = TypeVar("Row")
-WordRow = tuple[int, str, str, int, int, int]
-"""Edition, voice, word, ham, spam, touched."""
+WordRow = tuple[int, str, str, int, int]
+"""Edition, voice, word, ham, spam."""
 
 
 class SqlEditions(Database):
@@ -149,7 +149,7 @@ def _word_rows(edition: int, state: State, some: Rewriting) -> Iterator[WordRow]
         counts: Counts = state.counts[voice]
         in_ham, in_spam = counts.words["ham"], counts.words["spam"]
         for word in sorted(names):  # in the order of the table: each page is written once
-            yield edition, voice, word.decode(), in_ham.get(word, 0), in_spam.get(word, 0), state.last
+            yield edition, voice, word.decode(), in_ham.get(word, 0), in_spam.get(word, 0)
 
 
 def _write_words(connection: Connection, rows: list[WordRow]) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import repeat
-from typing import Any, NamedTuple
+from typing import Any
 
 from sqlalchemy import Column, ColumnElement, Connection, Table, Update, and_, bindparam, delete, literal_column, update
 from sqlalchemy.dialects.postgresql import insert as upsert
@@ -21,20 +21,16 @@ from spamfilter.stores.sql.dialects import last_id
 from spamfilter.stores.sql.editions import WordRow, write_rest
 from spamfilter.stores.store import Entry, Learning, Rewriting
 
+_Changes = dict[Label, dict[Token, int]]
+"""What a transaction changes of the words of a voice: class -> word -> its change."""
 
-class _Changes(NamedTuple):
-    """What a transaction changes of the words of a voice: class -> word -> its change; word -> the last entry."""
 
-    counts: dict[Label, dict[Token, int]]
-    touched: dict[Token, int]
-
-    def rows(self, edition: int, voice: str) -> list[WordRow]:
-        """Rows of the words table, in its order, of the words that count more or less than before."""
-        words = sorted(self.touched)
-        ham, spam = (map(self.counts[label].get, words, repeat(0)) for label in LABELS)
-        touched = map(self.touched.__getitem__, words)
-        rows = zip(repeat(edition), repeat(voice), map(bytes.decode, words), ham, spam, touched, strict=False)
-        return [row for row in rows if row[3] or row[4]]
+def _rows(edition: int, voice: str, changes: _Changes) -> list[WordRow]:
+    """Rows of the words table, in its order, of the words that count more or less than before."""
+    words = sorted(changes["ham"].keys() | changes["spam"].keys())
+    ham, spam = (map(changes[label].get, words, repeat(0)) for label in LABELS)
+    rows = zip(repeat(edition), repeat(voice), map(bytes.decode, words), ham, spam, strict=False)
+    return [row for row in rows if row[3] or row[4]]
 
 
 class SqlLearning(queries.SqlLedger, Learning):
@@ -83,11 +79,9 @@ class SqlLearning(queries.SqlLedger, Learning):
         self._entries.clear()
 
     def change(self, voice: str, label: Label, deltas: Mapping[Token, int], messages: int, growth: Growth) -> None:
-        changes = self._words.setdefault(voice, _Changes({"ham": {}, "spam": {}}, {}))
-        changed = changes.counts[label]
+        changed = self._words.setdefault(voice, {"ham": {}, "spam": {}})[label]
         for word, delta in deltas.items():
             changed[word] = changed.get(word, 0) + delta
-        changes.touched.update(dict.fromkeys(deltas, max(self._last, 0)))
         totals = self._classes.setdefault((voice, label), [0, 0])
         totals[0] += messages
         totals[1] += sum(deltas.values())
@@ -117,7 +111,7 @@ class SqlLearning(queries.SqlLedger, Learning):
     def flush(self) -> None:
         self._write_entries()
         for voice, changes in self._words.items():
-            rows = changes.rows(self._edition, voice)
+            rows = _rows(self._edition, voice, changes)
             less = [row for row in rows if row[3] < 0 or row[4] < 0]
             queries.add_words(self._connection, [row for row in rows if row[3] >= 0 and row[4] >= 0] if less else rows)
             if less:
@@ -174,13 +168,14 @@ def _numbers(table: Table) -> tuple[str, ...]:
     return tuple(column.name for column in table.columns if not column.primary_key)
 
 
-def _adding(table: Table, names: Iterable[str]) -> Update:
-    return update(table).where(_at(table)).values({name: table.c[name] + bindparam(f"new_{name}") for name in names})
+def _adding(table: Table) -> Update:
+    changed = {name: table.c[name] + bindparam(f"new_{name}") for name in _numbers(table)}
+    return update(table).where(_at(table)).values(changed)
 
 
 _NOTHING: ColumnElement[int] = literal_column("0")
-_TAKE_WORDS = _adding(words, LABELS).values(touched=bindparam("new_touched"))
+_TAKE_WORDS = _adding(words)
 _DROP_WORDS = delete(words).where(_at(words), words.c.ham == _NOTHING, words.c.spam == _NOTHING)
 _MORE = {table: queries.written_over(upsert(table), _numbers(table)) for table in (classes, vocabularies, tallies)}
-_LESS = {table: _adding(table, _numbers(table)) for table in _MORE}
+_LESS = {table: _adding(table) for table in _MORE}
 _DROP_TALLIES = delete(tallies).where(_at(tallies), tallies.c.words == _NOTHING)

@@ -212,7 +212,7 @@ def put_amounts(connection: Connection, edition: int, new: Sequence[tuple[int, M
 
 
 _ADD_WORDS = written_over(upsert(words), LABELS)
-_listed = [each_text("words"), *(each_number(name) for name in (*LABELS, "touched"))]
+_listed = [each_text("words"), *(each_number(name) for name in LABELS)]
 _given = [bindparam("edition", type_=INTEGER), bindparam("voice", type_=words.c.voice.type), *_listed]
 _ADD_LISTED = written_over(upsert(words).from_select(words.columns.keys(), select(*_given)), LABELS)
 """Of one voice, for PostgreSQL: a list for each column takes it less than half of the time that rows of values take it
@@ -224,7 +224,7 @@ def add_words(connection: Connection, rows: Sequence[Sequence[Any]]) -> None:
     if connection.dialect.name == "postgresql":
         for some in batches(rows, LISTED):
             editions, voices, *listed = zip(*some, strict=True)
-            names = ("words", *LABELS, "touched")
+            names = ("words", *LABELS)
             lists = {name: SEPARATOR.join(map(str, values)) for name, values in zip(names, listed, strict=True)}
             connection.execute(_ADD_LISTED, {"edition": editions[0], "voice": voices[0], **lists})
         return
