@@ -14,6 +14,7 @@ import random
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from unittest.mock import patch
 
 from corpora import unpacked
 from results import write_result
@@ -49,14 +50,10 @@ def with_wrong_labels(mails: Mails, share: float) -> Mails:
 
 def run(train: Mails, test: Mails, rounds: int, bound: int) -> Metrics:
     """Train with so many rounds and this bound in eighths of a message; judge without learning."""
-    rounds_before, bound_before = bulk_training.ROUNDS, Soft.most
-    bulk_training.ROUNDS, Soft.most = rounds, bound
-    try:
+    with patch.object(bulk_training, "ROUNDS", rounds), patch.object(Soft, "most", bound):
         filter = Filter(open_store("memory:"), (Voice("fields", Soft()),))
         bulk_training.train(filter, train, "", lambda _: None, bulk_training.Outcome())
         scores = [filter.score(filter.read(parse(mail.read()))) for _, mail in test]
-    finally:
-        bulk_training.ROUNDS, Soft.most = rounds_before, bound_before
     return measure([score.log_odds for score in scores], [score.posterior for score in scores], [at for at, _ in test])
 
 

@@ -1,7 +1,7 @@
 """Cuts a sequence into batches."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from time import sleep
+from time import monotonic, sleep
 from typing import TypeVar
 
 PAUSE = 0.12
@@ -22,3 +22,12 @@ def paused(pieces: Iterable[Item]) -> Iterator[Item]:
         if number:
             sleep(PAUSE)
         yield piece
+
+
+def in_time(pieces: Iterable[Item], seconds: float) -> Iterator[Item]:
+    """The first of these, and the next ones while so many seconds are not over."""
+    end = monotonic() + seconds
+    for piece in pieces:
+        yield piece
+        if monotonic() > end:
+            return

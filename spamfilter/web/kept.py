@@ -25,6 +25,7 @@ from spamfilter.relay.sender_lists.decision import Lists, Origin
 from spamfilter.reports.digest_links import address_of_link, read_key, user_of
 from spamfilter.stores import Rule
 from spamfilter.stores.sender_lists import KINDS, Kind
+from spamfilter.system.batches import in_time
 from spamfilter.system.escaping import printable
 from spamfilter.system.ids import id_of
 from spamfilter.web import marking
@@ -106,7 +107,7 @@ def act(visit: Visit, address: str) -> Response:
     mails = _kept_for(visit, address, ids)
     if not mails:
         return _back(visit, ticked=len(ids))
-    results = Counter(_carried_out(visit, address, found, do) for found in marking.in_time(mails))
+    results = Counter(_carried_out(visit, address, found, do) for found in in_time(mails, marking.AT_MOST))
     told = {DONE[do]: results["done"] + results["untaught"], "gone": results["gone"], "refused": results["refused"]}
     rest = len(mails) - sum(told.values())
     return _back(visit, **told, untaught=results["untaught"], failed=rest)

@@ -5,13 +5,12 @@ account's name with the source "web".
 """
 
 import asyncio
-import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from threading import BoundedSemaphore
-from typing import Any, TypeVar
+from typing import Any
 
 from spamfilter.bayes.labels import Label
 from spamfilter.errors import InputError, SpamfilterError, TryAgain
@@ -30,7 +29,6 @@ from spamfilter.web.accounts import Account
 from spamfilter.web.message_views import entry_of, is_kept
 from spamfilter.web.site import Site, Visit
 
-Each = TypeVar("Each")
 SOURCE = "web"
 AT_ONCE = 200
 """Learnings that one click undoes, which takes some seconds; the next click undoes the next ones."""
@@ -150,15 +148,6 @@ def _quarantine(site: Site) -> Iterator[Quarantine]:
         raise InputError(f"{error.filename or kept.path}: {error.strerror}") from error
     finally:
         _actions.release()
-
-
-def in_time(mails: Iterable[Each]) -> Iterator[Each]:
-    """The first of these, and the next ones while AT_MOST seconds are not over."""
-    end = time.monotonic() + AT_MOST
-    for mail in mails:
-        yield mail
-        if time.monotonic() > end:
-            return
 
 
 def ticked(form: Mapping[str, str]) -> list[str]:

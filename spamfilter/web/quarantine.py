@@ -3,6 +3,7 @@
 from starlette.responses import Response
 
 from spamfilter.errors import InputError, SpamfilterError, StoreError
+from spamfilter.system.batches import in_time
 from spamfilter.web import marking, message_views
 from spamfilter.web.site import Visit, redirected, shown
 
@@ -27,7 +28,7 @@ def act(visit: Visit) -> Response:
     if do not in ("teach", "deliver", "delete"):  # as by Enter in a box, where no script runs
         raise InputError("nothing was done: choose what to do with the mails that are ticked")
     done, failed, delivered = 0, list[str](), list[marking.Delivered]()
-    for id in marking.in_time(ids):
+    for id in in_time(ids, marking.AT_MOST):
         try:
             if do == "delete":
                 marking.delete(site, id, author)

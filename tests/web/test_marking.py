@@ -3,16 +3,8 @@
 import pytest
 
 from spamfilter.bayes.labels import Label
-from spamfilter.web import marking
-from spamfilter.web.marking import in_time, notice
+from spamfilter.web.marking import notice
 from tests.support.made import journal_entry
-
-
-def test_one_click_begins_with_no_other_mail_after_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert list(in_time("abc")) == ["a", "b", "c"]
-    monkeypatch.setattr(marking, "AT_MOST", 0.0)
-    assert list(in_time("abc")) == ["a"]
-    assert list(in_time("")) == []
 
 
 @pytest.mark.parametrize(

@@ -26,14 +26,13 @@ from spamfilter.learning.bulk import earlier_runs
 from spamfilter.learning.bulk.earlier_runs import UNFINISHED, Unfinished
 from spamfilter.learning.bulk.labelled_mail import label_of, mixed
 from spamfilter.learning.bulk.reading_ahead import read_ahead, told_apart
-from spamfilter.learning.bulk.rounds import ROUNDS as ROUNDS
-from spamfilter.learning.bulk.rounds import Amounts, Message, later_rounds, no_amounts, note
+from spamfilter.learning.bulk.rounds import ROUNDS, Amounts, Message, later_rounds, no_amounts, note
 from spamfilter.learning.filter import Filter
 from spamfilter.learning.transaction import Reading, Training
 from spamfilter.mail.mailboxes import Mail
 from spamfilter.mail.message import parse
 from spamfilter.stores import Entry
-from spamfilter.system.batches import batches
+from spamfilter.system.batches import batches, in_time
 from spamfilter.system.process import gc_paused, uninterrupted
 
 TOGETHER = 1000
@@ -187,9 +186,9 @@ class _Run:
         learnt: dict[Label, int] = {"ham": 0, "spam": 0}
         relabelled = named = done = 0
         with self._filter.training() as training:
-            began = time.monotonic()
             known = training.ledger.learnt([read.reading.digest for read in group])
-            for read in group:
+            for read in in_time(group, LOCKED):
+                done += 1
                 entry = known.get(read.reading.digest)
                 named += self._is_named(read.number)
                 if self._numbers[read.reading.digest] != read.number:
@@ -206,9 +205,6 @@ class _Run:
                     relabelled += entry.label != read.label
                 else:
                     self._waiting.clear()
-                done += 1
-                if time.monotonic() - began > LOCKED:
-                    break
             if not self._outcome.changes and (relabelled or any(learnt.values())):
                 earlier_runs.begin(self._filter.store, self._name, self._earlier, training)
         for read in group[:done]:
@@ -299,9 +295,9 @@ class _Run:
         """One transaction with the first of these mails: of how many."""
         reinforced = done = 0
         with self._filter.training() as training:
-            began = time.monotonic()
             known = training.ledger.learnt([digest for _, digest in mails])
-            for number, digest in mails:
+            for number, digest in in_time(mails, LOCKED):
+                done += 1
                 entry = known.get(digest)
                 if entry is not None and self._is_ours(entry, number):
                     more = {
@@ -310,9 +306,6 @@ class _Run:
                         if voice in entry.tokens and amounts.get(number, 0) > entry.added.get(voice, 0)
                     }
                     reinforced += training.reinforce(entry, more)
-                done += 1
-                if time.monotonic() - began > LOCKED:
-                    break
         self._outcome.reinforced += reinforced
         return done
 
