@@ -1,10 +1,14 @@
 """Ledger entries as a filter writes them, for tests of stores."""
 
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from datetime import datetime
 
 from spamfilter.bayes.counts import Growth
 from spamfilter.bayes.labels import Label
-from spamfilter.stores import Entry, Learning, Store
+from spamfilter.stores import Entry, Learning, Store, open_store
+from spamfilter.stores.schema import HEAD
+from spamfilter.stores.sql.database import Database
 from tests.support.made import NOON
 
 STEP = (5, -3, 2, 1)
@@ -28,3 +32,14 @@ def write(learning: Learning, entry: Entry, vocabulary: int = 0, messages: int =
 def learn(store: Store, *entries: Entry, vocabulary: int = 0) -> list[Entry]:
     with store.learning() as learning:
         return [write(learning, entry, vocabulary) for entry in entries]
+
+
+def open_at_once(url: str) -> None:
+    """Open the store of a URL in four threads at the same time, each of which must find the newest tables."""
+
+    def tables(_: int) -> str | None:
+        with closing(open_store(url)), closing(Database(url)) as database:
+            return database.revision()
+
+    with ThreadPoolExecutor(4) as threads:
+        assert [*threads.map(tables, range(4))] == [HEAD] * 4

@@ -211,11 +211,11 @@ def test_an_author_has_the_last_word_where_nothing_follows_it(store: Store) -> N
     back, gone = learn(store, of(entry(3, undoes=taken.id), "ann", hours=2), of(entry(2, undoes=theirs.id), "bob"))
     (overruled,) = learn(store, of(entry(4), "ann", hours=3))
     learn(store, of(entry(4, undoes=overruled.id), "root", hours=4))
-    assert [found.id for found in store.last_words("ann")] == [mine.id, back.id]
-    assert [found.id for found in store.last_words("bob")] == [gone.id]
-    assert [found.id for found in store.last_words("ann", NOON + timedelta(hours=2))] == [back.id]
-    assert store.last_words("") == store.last_words("ANN") == []
-    assert {bool(found.tokens) for found in store.last_words("ann")} == {False}
+    assert [found.id for found in store.last_entries_by("ann")] == [mine.id, back.id]
+    assert [found.id for found in store.last_entries_by("bob")] == [gone.id]
+    assert [found.id for found in store.last_entries_by("ann", NOON + timedelta(hours=2))] == [back.id]
+    assert store.last_entries_by("") == store.last_entries_by("ANN") == []
+    assert {bool(found.tokens) for found in store.last_entries_by("ann")} == {False}
 
 
 def test_a_history_is_all_that_was_ever_said_of_a_message_in_its_order(store: Store) -> None:

@@ -36,7 +36,7 @@ from spamfilter.stores.sql.database import Database
 from spamfilter.stores.sql.postgresql import LOCK
 from tests.integration.servers import free_port, wait_until
 from tests.load.process import paused
-from tests.stores.made import entry, learn
+from tests.stores.made import entry, learn, open_at_once
 from tests.stores.test_migrations import REVISIONS, SCRIPTS
 from tests.support.certificates import write_certificate
 from tests.support.made import NOON, VOICE, journal_entry, reading
@@ -140,21 +140,7 @@ def test_tables_of_another_program_are_refused_and_left_alone(empty: str) -> Non
 
 
 def test_stores_opened_at_the_same_time_make_the_tables_once(empty: str) -> None:
-    failures: list[BaseException] = []
-
-    def open_it() -> None:
-        try:
-            with opened(empty) as store:
-                assert store.revision() == HEAD
-        except BaseException as error:
-            failures.append(error)
-
-    threads = [threading.Thread(target=open_it) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert failures == []
+    open_at_once(empty)
 
 
 @pytest.mark.parametrize(
@@ -312,7 +298,7 @@ def test_a_mark_that_the_server_ends_for_another_transaction_is_learnt_all_the_s
         filter = Filter(store, VOICE, whole=False)
         filter.learn(reading("a", "cheap"), "spam", "cli")
         other.execute("SET deadlock_timeout = '60s'")  # so that the server ends the transaction of ours
-        other.execute("UPDATE words SET touched = touched")
+        other.execute("UPDATE words SET ham = ham")
         author, subject = Author("ann", "cli", master=True), Subject("b", "", reading("b", "cheap"))
         marked = thread.submit(mark, filter, subject, "spam", author, Feedback(marks_a_day=1))
         wait_until(lambda: server().execute(WAITING) == [(1,)], "the mark to wait for the rows")
