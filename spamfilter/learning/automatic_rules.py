@@ -65,8 +65,8 @@ class Seen:
 class Rule:
     """The label that a rule teaches, and the messages.
 
-    concerns: whether the rule applies to a mail; quick, without the store. subjects: the messages to learn if it does;
-    called outside the event loop.
+    for_all: whether it teaches everybody's voices, as `Author.rule_for_all` says. concerns: whether the rule applies to
+    a mail; quick, without the store. subjects: the messages to learn if it does; called outside the event loop.
     """
 
     label: Label

@@ -25,20 +25,27 @@ from spamfilter.stores import Entry, JournalEntry, Store, Wanted
 EACH = 3
 """Counterparts of one mark, at most. With one, users who mark spam alone and leave ham in Junk lose twice as much of
 it; with three, those who mark three in ten of the missed spams have up to 4 % less spam tagged than with one."""
-LATEST, OF_DOMAIN, READ = 200, 4, 1000
-"""Mails called ham of which they are chosen; most of them of one domain, by their reverse-path, so that a busy sender
-leaves room for others; mails that are looked at for them."""
+LATEST = 200
+"""Mails of which counterparts are chosen: the latest that were surely ham and are unmarked."""
+OF_DOMAIN = 4
+"""Most of these mails from one domain, by their reverse-path, so that a busy sender leaves room for others."""
+READ = 1000
+"""Most mails of the journal that are looked at to find these."""
 SURE = 0.1
 """The greatest probability of spam that a counterpart may have, when it came and now."""
 SURER = 0.75
-"""Share of the latest mails that are surely ham before it: of the surest ones the filter has little to learn, and among
-the least sure ones is spam that nobody has marked. Where users mark three in ten of the missed spams, about one
-counterpart in a hundred is spam, and one in six if the least sure are chosen."""
+"""Share of the LATEST mails that may be chosen, the surest ham; of these the least sure are tried first, because the
+filter has little to learn from the surest. Among the mails that are left out is spam that nobody has marked: where users
+mark three in ten of the missed spams, about one counterpart in a hundred is spam, and one in six if the least sure mails
+are chosen."""
 TRIED = 8
 """Mails that are judged again to find them."""
-SENT_A_DAY, A_DAY, OF_ALL = 2, 300, 3000
-"""Counterparts in 24 hours: those of a group from one domain, as for answers (see `automatic_rules`), all those of a
-group, and those of all groups."""
+SENT_A_DAY = 2
+"""Counterparts of a group in 24 hours that came from one domain, as for answers (see `automatic_rules`)."""
+A_DAY = 300
+"""Counterparts of a group in 24 hours."""
+OF_ALL = 3000
+"""Counterparts of all groups in 24 hours."""
 
 
 def candidates(filter: Filter, group: str, window: timedelta) -> list[JournalEntry]:

@@ -28,8 +28,12 @@ SHOWN_DOUBT = 0.05
 """Log-odds in doubt: less would be shown as 0.0."""
 ORIGINS = 10
 """Learnings that are named, the latest."""
-FIXED, TOKEN, NARROW_TOKEN = 40, 32, 26
-"""Columns of the table beside the token and what it was learnt from; those of the token, and on a narrow terminal."""
+TOKEN = 32
+"""Columns of the table for a token."""
+NARROW_TOKEN = 26
+"""Columns of the table for a token on a narrow terminal."""
+FIXED = 40
+"""Columns of the table for all but the token and what it was learnt from."""
 DISGUISES = 10
 """Words that are not written as they look of which the text shows how they are written."""
 

@@ -156,7 +156,7 @@ def _learnt(
             if author.limited and not _has_left(filter.store, author, marks_a_day):  # it stays without an author
                 return training.learn(subject.reading, active.message_label, active.source)
             if OWN not in subject.reading.tokens and teaches_group(active.added):  # everybody learns it now
-                at = datetime.now(UTC)  # of both: `forget` finds by it what a mark has replaced
+                at = datetime.now(UTC)  # one moment for both: `forget` finds by it what a mark has replaced
                 training.forget(subject.reading, author.source, author.name, at)
                 return training.learn(subject.reading, active.message_label, author.source, author.name, at)
             return training.confirm(active, author.source, author.name)

@@ -20,9 +20,10 @@ from spamfilter.learning.filter import Filter
 from spamfilter.learning.transaction import Reading, undone_with
 from spamfilter.stores import Entry, Store
 
-SHOWN, OTHERS = 25, 10
-"""Tokens whose learnings are looked for, as many as are shown on a screen; so many of them are no words that people
-read, if there are enough that are."""
+SHOWN = 25
+"""Tokens whose learnings are looked for: as many as a screen shows."""
+OTHERS = 10
+"""Of these tokens, those that people do not read, if there are enough words that people read."""
 SILENT = 0.0005
 """A share of the log-odds below this would be shown as 0.000, and is passed over."""
 TOLD = 3

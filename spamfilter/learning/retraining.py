@@ -142,7 +142,7 @@ class _Rebuilding:
         return self.state.last - before
 
     def _note(self, id: int, changes: list[Change]) -> None:
-        """Remember what of it is written already, and has changed."""
+        """Remember what an entry has changed, once a first part of the rebuilding is written."""
         if self._changed is not None:
             self._changed.add(id)
             for change in changes:
@@ -178,7 +178,7 @@ class _Rebuilding:
             self._lessons[id] = replace(lesson, added={**lesson.added, **more})
 
     def unwritten(self) -> Rewriting:
-        """What is to be written since this was called before; at first all counts and lessons."""
+        """What has changed since the last call, and must be written; at the first call all counts and lessons."""
         changed, words = self._changed, self._words
         self._changed, self._words = set(), {}
         if changed is None:

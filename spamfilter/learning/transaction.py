@@ -136,7 +136,7 @@ class Training:
                 return self.confirm(active, source, by)
             if active.label == label:
                 return Change(False, active.label, before, before)
-            at = at or datetime.now(UTC)  # of both: `forget` finds by it what a mark has replaced
+            at = at or datetime.now(UTC)  # one moment for both: `forget` finds by it what a mark has replaced
             self._undo_all(state, undone, source, by, at)
             unlearnt = self._score(reading.tokens, state)
         self._add(state, unlearnt, reading, label, source, by, at)

@@ -48,8 +48,8 @@ def taught_by(store: Store, by: str, since: datetime | None, source: str | None 
     def meant(entry: Entry) -> bool:
         return entry.by in names and (since is None or entry.at >= since) and source in (None, entry.source)
 
-    words = sorted((entry for name in names for entry in store.last_words(name, since)), key=lambda entry: entry.id)
-    found, last = [], [*{entry.digest: entry for entry in words if meant(entry)}.values()]
+    own = [entry for name in names for entry in store.last_entries_by(name, since) if meant(entry)]
+    found, last = [], [*{entry.digest: entry for entry in sorted(own, key=lambda entry: entry.id)}.values()]
     digests = [entry.digest for entry in last]
     seen, said = store.journal_of(digests), store.histories(digests)
     for entry in last:

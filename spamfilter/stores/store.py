@@ -121,7 +121,7 @@ class Ledger(ABC):
 
     @abstractmethod
     def learnt_at(self, at: datetime) -> list[Entry]:
-        """The active learnings of this moment, with their tokens: of a mark of spam and its counterparts, perhaps."""
+        """The active learnings of this moment, with their tokens. A mark of spam and its counterparts share one."""
 
 
 class Learning(Ledger):
@@ -195,9 +195,9 @@ class Store(Ledger, Journal, QuarantineEvents, SenderLists):
 
     @abstractmethod
     def new_edition(self) -> int:
-        """Begin a rebuilding: the number of an edition of the counts that is empty, beside the one that judges.
+        """Begin a rebuilding; returns the number of a new edition of the counts, which is empty and does not judge.
 
-        One that an earlier rebuilding has begun and not finished can then not be finished any more.
+        An earlier rebuilding that is not finished cannot be finished any more.
         """
 
     @abstractmethod
@@ -210,7 +210,7 @@ class Store(Ledger, Journal, QuarantineEvents, SenderLists):
 
     @abstractmethod
     def sweep_editions(self) -> None:
-        """Delete, in many short transactions, what editions have that neither judge nor are being written."""
+        """Delete, in many short transactions, the rows of editions that neither judge nor are being written."""
 
     @abstractmethod
     def learnings(self, since: datetime | None = None, by: str | None = None) -> list[Entry]:
@@ -221,7 +221,7 @@ class Store(Ledger, Journal, QuarantineEvents, SenderLists):
         """The last active learnings of a period, latest first, with their tokens."""
 
     @abstractmethod
-    def last_words(self, by: str, since: datetime | None = None) -> list[Entry]:
+    def last_entries_by(self, by: str, since: datetime | None = None) -> list[Entry]:
         """This author's ledger entries that are the last of their message, oldest first, without tokens."""
 
     @abstractmethod
@@ -230,9 +230,9 @@ class Store(Ledger, Journal, QuarantineEvents, SenderLists):
 
     @abstractmethod
     def marks_by(self, by: str, since: datetime) -> int:
-        """How many learnings of this author there are in the day since then, undone ones too; undoings do not count.
+        """The number of learnings of this author in the 24 hours from this moment, undone ones too, without undoings.
 
-        Later ones, of a clock that was ahead, must not be held against anybody for longer.
+        Later learnings, dated by a clock that was ahead, do not count: they would use up the author's marks for days.
         """
 
     @abstractmethod

@@ -447,7 +447,7 @@ class Busy(Store):
     def remove_journal(self, id: str) -> None:
         raise NotImplementedError
 
-    def last_words(self, by: Any, since: Any = None) -> Any:
+    def last_entries_by(self, by: Any, since: Any = None) -> Any:
         raise NotImplementedError
 
     def histories(self, digests: Any) -> Any:

@@ -182,7 +182,7 @@ class MemoryStore(MemorySenderLists, Store):
         found = Counter((one.source, one.by, one.label) for one in self._active.values() if since <= one.at < until)
         return [Trainings(*key, number) for key, number in sorted(found.items())]
 
-    def last_words(self, by: str, since: datetime | None = None) -> list[Entry]:
+    def last_entries_by(self, by: str, since: datetime | None = None) -> list[Entry]:
         last = {entry.digest: entry.id for entry in self._ledger}
         return [
             replace(entry, tokens={})

@@ -133,7 +133,7 @@ class SqlStore(
             query = query.where(ledger.c.by == by)
         return [queries.entry_of(row, {}) for row in self.rows(query)]
 
-    def last_words(self, by: str, since: datetime | None = None) -> list[Entry]:
+    def last_entries_by(self, by: str, since: datetime | None = None) -> list[Entry]:
         followed = exists().where(queries.undone.c.digest == ledger.c.digest, queries.undone.c.id > ledger.c.id)
         query = queries.entries().where(ledger.c.by == by, ~followed).order_by(ledger.c.id)
         if since is not None:
