@@ -112,12 +112,12 @@ class Ledger(ABC):
         """The next ENTRIES ledger entries after this id, oldest first; an undoing with the tokens of its learning."""
 
     @abstractmethod
-    def active(self, digest: bytes) -> Entry | None:
-        """The active learning of this message, which is the one that is not undone; with its tokens."""
-
-    @abstractmethod
     def learnt(self, digests: Collection[bytes]) -> dict[bytes, Entry]:
-        """The active learnings of these messages, with their tokens."""
+        """The active learnings of these messages, which are those that are not undone; with their tokens."""
+
+    def active(self, digest: bytes) -> Entry | None:
+        """The active learning of one message, None if it is not learnt."""
+        return self.learnt([digest]).get(digest)
 
     @abstractmethod
     def learnt_at(self, at: datetime) -> list[Entry]:
@@ -149,8 +149,8 @@ class Learning(Ledger):
 
     @abstractmethod
     def rebuild(self, edition: int, state: State, rest: Rewriting) -> None:
-        """Let an edition judge: its words and what entries add, as written before and in `rest`; totals and calibration
-        are those of the state. Entries that were not written then add nothing.
+        """Let an edition judge: with the words and lessons that `write_beside` has written, with those of `rest`, and
+        with totals and calibration of the state. Entries without a lesson add nothing from then on.
 
         `generation` grows, here and in every process at its next look at the ledger. Raises StoreBusy if another
         rebuilding has begun since.

@@ -393,9 +393,6 @@ class Busy(Store):
     def former_rules(self, most: int = 0) -> Any:
         raise NotImplementedError
 
-    def active(self, digest: bytes) -> Any:
-        raise NotImplementedError
-
     def news(self, last: int) -> Any:
         raise NotImplementedError
 

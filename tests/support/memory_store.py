@@ -154,9 +154,6 @@ class MemoryStore(MemorySenderLists, Store):
     def news(self, last: int) -> tuple[list[Entry], int]:
         return self.entries_after(last), len(self._ledger)
 
-    def active(self, digest: bytes) -> Entry | None:
-        return self._active.get(digest)
-
     def learnt(self, digests: Collection[bytes]) -> dict[bytes, Entry]:
         return {digest: self._active[digest] for digest in digests if digest in self._active}
 
@@ -398,9 +395,6 @@ class _MemoryLearning(Learning):
             mine = state.counts[voice].words
             for label, found in counts.words.items():
                 mine[label].update(found)
-
-    def active(self, digest: bytes) -> Entry | None:
-        return self._store.active(digest)
 
     def learnt(self, digests: Collection[bytes]) -> dict[bytes, Entry]:
         return self._store.learnt(digests)

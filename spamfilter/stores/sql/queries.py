@@ -138,7 +138,6 @@ def only_active(query: Select[Any]) -> Select[Any]:
     return query.where(ledger.c.undoes.is_(None), ~is_undone)
 
 
-_ACTIVE = only_active(entries(ledger.c.tokens)).where(ledger.c.digest == bindparam("asked", type_=ledger.c.digest.type))
 _LEARNT = only_active(entries(ledger.c.tokens)).where(ledger.c.digest.in_(bindparam("asked", expanding=True)))
 
 
@@ -148,11 +147,6 @@ class SqlLedger(Ledger):
     @abstractmethod
     def ledger_reading(self) -> AbstractContextManager[Connection]:
         """A connection that sees all entries."""
-
-    def active(self, digest: bytes) -> Entry | None:
-        with self.ledger_reading() as connection:
-            row = connection.execute(_ACTIVE, {"asked": digest}).one_or_none()
-            return None if row is None else entry_of(row, row.tokens)
 
     def learnt(self, digests: Collection[bytes]) -> dict[bytes, Entry]:
         found: dict[bytes, Entry] = {}
