@@ -117,7 +117,7 @@ def _goes_to_sender(seen: Seen, entry: JournalEntry, tokens: VoiceTokens) -> boo
 def _parent(message: Message) -> str:
     """The Message-ID of the mail that this one answers, '' without one or with several.
 
-    References names a whole thread, and a stranger writes it, who would then choose what is learnt.
+    The field References is not asked: it names a whole thread, and a stranger could choose by it what is learnt.
     """
     named = _MESSAGE_ID.findall(message.field(b"in-reply-to"))
     return named[0] if len(named) == 1 else ""

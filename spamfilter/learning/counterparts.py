@@ -5,11 +5,11 @@ header lines of a new mail server, is then learnt from spam alone: a filter that
 SpamAssassin's mail, and then 21 marks of spam, called 13 % of further ham spam and 34 % unsure; with counterparts
 none and 6 % (benchmarks/counterparts.py).
 
-Guarantee: nothing is learnt without a person's mark, and at most EACH mails for one. Who marks or trains a
-counterpart itself is believed, and it is theirs. When the mark is taken back, its counterparts are, too, and nothing
-brings them back.
+Guarantee: nothing is learnt without a person's mark, and at most EACH mails for one. A mark or a training of a
+counterpart itself replaces it. When the mark of spam is taken back, its counterparts are, too, and nothing brings them
+back.
 Guarantee: a counterpart was called ham when it came, is called ham with all that was learnt since, the mark included,
-and nobody has ever marked it. So copies of the marked spam, which had passed as well, are none.
+and nobody has ever marked it. So copies of the marked spam that had passed, too, are no counterparts.
 """
 
 from collections import Counter
@@ -35,9 +35,9 @@ SURE = 0.1
 """The greatest probability of spam that a counterpart may have, when it came and now."""
 SURER = 0.75
 """Share of the LATEST mails that may be chosen, the surest ham; of these the least sure are tried first, because the
-filter has little to learn from the surest. Among the mails that are left out is spam that nobody has marked: where users
-mark three in ten of the missed spams, about one counterpart in a hundred is spam, and one in six if the least sure mails
-are chosen."""
+filter has little to learn from the surest. Among the mails left out is spam that nobody has marked: where users mark
+three in ten of the missed spams, about one counterpart in a hundred is spam, and one in six if the least sure mails are
+chosen."""
 TRIED = 8
 """Mails that are judged again to find them."""
 SENT_A_DAY = 2

@@ -224,8 +224,9 @@ def ledger(source: Ledger, last: int = 0, until: int | None = None) -> Iterator[
 
 
 def rules(voices: Voices) -> dict[str, object]:
-    """What the counts depend on: the version of the tokenizer, and the likelihood of each voice; and what their
-    calibration does: which revision of its formula. Imported voices, and that of groups, come and go beside them."""
+    """What the counts depend on: the version of the tokenizer and the likelihood of each voice; and what their
+    calibration depends on: the revision of each formula. Imported voices and the voice of groups are left out, because
+    they come and go without a rebuilding."""
     voices = everybodys(voices)
     revised = {voice.likelihood.name: voice.likelihood.revision for voice in voices if voice.likelihood.revision > 1}
     return {

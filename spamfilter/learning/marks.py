@@ -1,8 +1,8 @@
 """Marks: whether what a user says of a message may be learnt, and who may change it.
 
-Where groups have voices of their own (see `bayes.groups`), users teach that of the mail's group, or of their own;
-everybody's voices learn from the owner of the database, from `train`, and from traps. Which message a mark means:
-`mark_lookup`.
+Where each group has a voice (see `bayes.groups`), a user's mark teaches the voice of the mail's group, or else of the
+user's group; everybody's voices learn from the owner of the database, from `train`, and from traps. Which message a
+mark means: `mark_lookup`.
 """
 
 from contextlib import suppress

@@ -41,7 +41,7 @@ Read = Callable[[Mail], Reading]
 
 
 def told_apart(readings: Iterable[Reading | InputError]) -> Iterator[Reading | InputError]:
-    """Equal messages as messages of their own: each but the first has another digest, the same in each run."""
+    """Equal messages as different ones: each but the first gets another digest, which is the same in each run."""
     met: Counter[bytes] = Counter()
     for reading in readings:
         if isinstance(reading, Reading):

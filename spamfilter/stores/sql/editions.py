@@ -1,4 +1,4 @@
-"""Rebuilding all counts beside those that judge, which another edition replaces in one step.
+"""Rebuilding all counts in another edition, which replaces the one that judges in one step.
 
 Each row of counts, and of what an entry of the ledger adds, is of an edition. A rebuilding writes its own in short
 transactions, between which others learn; the last one has only what was learnt meanwhile, and names the new edition.

@@ -21,7 +21,7 @@ DAY = timedelta(days=1)
 _IS_LABELLED = exists(
     only_active(select(ledger.c.id)).where(ledger.c.digest == journal.c.digest, ledger.c.source != COUNTERPART)
 )
-"""Learnt, but not as a counterpart, of which nobody has said anything."""
+"""The message is learnt, and not as a counterpart, which nobody has labelled."""
 
 
 def _of_period(query: Select[Any], since: datetime, until: datetime) -> Select[Any]:
