@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -294,7 +294,7 @@ def test_progress_is_told_of_every_entry_as_often_as_was_announced(name: str, op
 
 
 @dataclass
-class Busy(Store):
+class Busy:
     """A store during whose work others learn: `meanwhile` is called once, before the transaction, or where told."""
 
     store: Store
@@ -313,7 +313,6 @@ class Busy(Store):
         if self.transactions == 2:  # the first is only a look
             self._now("before the transaction")
         with self.store.learning() as learning:
-            self.generation = self.store.generation
             yield learning
 
     def learnings(self, since: Any = None, by: Any = None) -> list[Entry]:
@@ -337,167 +336,15 @@ class Busy(Store):
     def __post_init__(self) -> None:
         self.entries = len(self.store.entries_after(0))
 
-    def new_edition(self) -> int:
-        return self.store.new_edition()
-
     def write_beside(self, edition: int, state: State, some: Rewriting) -> None:
         self.store.write_beside(edition, state, some)
         self._now("when the new counts are written")
 
-    def sweep_editions(self) -> None:
-        self.store.sweep_editions()
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.store, name)
 
-    # What a rebuilding does not ask for.
-    def note_quarantine(self, events: Any) -> None:
-        raise NotImplementedError
-
-    def quarantine_events(self, mails: Any) -> Any:
-        raise NotImplementedError
-
-    def all_quarantine_events(self) -> Any:
-        raise NotImplementedError
-
-    def expire_quarantine_events(self, before: Any) -> int:
-        raise NotImplementedError
-
-    def load(self, voices: Any) -> State:
-        return self.store.load(voices)
-
-    def state(self, words: Any) -> State:
-        return self.store.state(words)
-
-    def learnt(self, digests: Any) -> Any:
-        raise NotImplementedError
-
-    def learnt_at(self, at: Any) -> Any:
-        raise NotImplementedError
-
-    def in_journal(self, digests: Any, message_ids: Any) -> Any:
-        raise NotImplementedError
-
-    def rules(self) -> Any:
-        raise NotImplementedError
-
-    def rules_version(self) -> Any:
-        raise NotImplementedError
-
-    def add_rule(self, rule: Any, now: Any) -> Any:
-        raise NotImplementedError
-
-    def end_expired_rules(self, now: Any) -> Any:
-        raise NotImplementedError
-
-    def remove_rule(self, id: int, by: Any, now: Any) -> Any:
-        raise NotImplementedError
-
-    def former_rules(self, most: int = 0) -> Any:
-        raise NotImplementedError
-
-    def news(self, last: int) -> Any:
-        raise NotImplementedError
-
-    def holders(self, words: Any, before: int, limit: int) -> Any:
-        raise NotImplementedError
-
-    def write_journal(self, entries: Any) -> None:
-        raise NotImplementedError
-
-    def find_journal(self, id: str) -> None:
-        raise NotImplementedError
-
-    def journal(self, since: Any, until: Any, host: str = "") -> Any:
-        raise NotImplementedError
-
-    def journal_of(self, digests: Any) -> Any:
-        raise NotImplementedError
-
-    def latest_learnings(self, since: Any, until: Any, limit: int) -> Any:
-        raise NotImplementedError
-
-    def search(self, wanted: Any, limit: Any, before: Any = "", after: Any = "") -> Any:
-        raise NotImplementedError
-
-    def number_found(self, wanted: Any) -> Any:
-        raise NotImplementedError
-
-    def journal_days(self, first: Any, last: Any, host: str = "") -> Any:
-        raise NotImplementedError
-
-    def labelled(self, since: Any, until: Any, without: Any, host: str = "") -> Any:
-        raise NotImplementedError
-
-    def unlabelled(self, since: Any, until: Any, limit: int, host: str = "") -> Any:
-        raise NotImplementedError
-
-    def trainings(self, since: Any, until: Any) -> Any:
-        raise NotImplementedError
-
-    def summaries(self, first: Any, last: Any) -> Any:
-        raise NotImplementedError
-
-    def put_summary(self, day: Any, body: Any) -> None:
-        raise NotImplementedError
-
-    def journal_named(self, message_id: str) -> Any:
-        raise NotImplementedError
-
-    def remove_journal(self, id: str) -> None:
-        raise NotImplementedError
-
-    def last_entries_by(self, by: Any, since: Any = None) -> Any:
-        raise NotImplementedError
-
-    def histories(self, digests: Any) -> Any:
-        raise NotImplementedError
-
-    def settings_of(self, kind: str) -> Any:
-        raise NotImplementedError
-
-    def deferrals(self, since: Any, until: Any, host: str = "") -> Any:
-        raise NotImplementedError
-
-    def unlearnt(self, since: Any, until: Any) -> Any:
-        raise NotImplementedError
-
-    def marks_on_mail(self, by: str, since: Any, recipient: str, domain: str) -> Any:
-        raise NotImplementedError
-
-    def marks_by(self, by: str, since: Any) -> int:
-        raise NotImplementedError
-
-    def surprises_by(self, by: str, since: Any, most: int) -> Any:
-        raise NotImplementedError
-
-    def times_of_sources(self) -> Any:
-        raise NotImplementedError
-
-    def sweep(self, source: str, before: Any) -> int:
-        raise NotImplementedError
-
-    def expire(self, tokens_before: Any, entries_before: Any, tokens_bytes: int = 0) -> Any:
-        raise NotImplementedError
-
-    def get_setting(self, name: str) -> object:
-        return self.store.get_setting(name)
-
-    def put_setting(self, name: str, value: object) -> None:
-        raise NotImplementedError
-
-    def verify(self, quickly: bool = False) -> list[str]:
-        raise NotImplementedError
-
-    def backup(self, target: Path) -> None:
-        raise NotImplementedError
-
-    def size(self) -> int:
-        raise NotImplementedError
-
-    @property
-    def where(self) -> str:
-        return self.store.where
-
-    def close(self) -> None:
-        raise NotImplementedError
+    def retrain(self, voices: Voices) -> Rebuilt:
+        return retrain(cast(Store, self), voices, {}, self.progress)
 
 
 MOMENTS = (
@@ -558,7 +405,7 @@ def test_what_others_learn_while_it_runs_is_in_the_new_counts(
     used(opened())
     other = Filter(opened(), VOICE, whole=False)
     busy = Busy(opened(), lambda: deed(other), when)
-    done = retrain(busy, voice("multinomial"), {}, busy.progress)
+    done = busy.retrain(voice("multinomial"))
     assert busy.done == [when]
     filter = Filter(opened(), voice("multinomial"))
     assert filter.verify() == []
@@ -574,7 +421,7 @@ def test_what_others_learn_while_rounds_go_on_is_in_the_new_counts(when: str, de
     used(opened())
     other = Filter(opened(), VOICE, whole=False)
     busy = Busy(opened(), lambda: deed(other), when)
-    done = retrain(busy, VOICE, {}, busy.progress)
+    done = busy.retrain(VOICE)
     assert busy.done == [when]
     filter = Filter(opened(), VOICE)
     assert filter.verify() == []
@@ -628,7 +475,7 @@ def test_counts_that_others_rebuild_meanwhile_are_not_rebuilt_twice(opened: Open
     used(opened())
     busy = Busy(opened(), lambda: run(opened(), voice("bernoulli")), "in the first round")
     with pytest.raises(StoreBusy, match="has begun to rebuild"):
-        retrain(busy, voice("multinomial"), {}, busy.progress)
+        busy.retrain(voice("multinomial"))
     assert Filter(opened(), voice("bernoulli")).verify() == []
 
 
@@ -639,7 +486,7 @@ def test_old_counts_that_cannot_be_deleted_are_a_problem_and_the_new_ones_judge(
         def sweep_editions(self) -> None:
             raise StoreError("disk is full")
 
-    done = retrain(Full(opened(), lambda: None, ""), voice("multinomial"), {}, lambda count: None)
+    done = Full(opened(), lambda: None, "").retrain(voice("multinomial"))
     assert done.problems == ["disk is full; the new counts judge, and the next retrain deletes the old ones"]
     assert Filter(opened(), voice("multinomial")).verify() == []
 
@@ -649,7 +496,7 @@ def test_a_database_that_another_one_replaces_meanwhile_is_not_rebuilt(opened: O
     store = opened()
     busy = Busy(store, lambda: setattr(store, "generation", store.generation + 1), "when the new counts are written")
     with pytest.raises(StoreBusy, match="its counts were rebuilt, or another"):
-        retrain(busy, voice("multinomial"), {}, busy.progress)
+        busy.retrain(voice("multinomial"))
     assert Filter(opened(), VOICE).verify() == []
 
 
