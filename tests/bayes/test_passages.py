@@ -50,6 +50,10 @@ HAM, SPAM, NEW = text("ham", 0, 240), text("spam", 0, 120), text("new", 0, 240)
         pytest.param((text("ham", 0, 120), SPAM, text("ham", 120, 240)), ("middle",), id="ham-around"),
         pytest.param((NEW, SPAM), ("end",), id="made-up-words-before"),
         pytest.param((text("ham", 0, 60), text("spam", 0, 120)), ("last two thirds", "end"), id="a-little-ham-before"),
+        pytest.param((NEW, text("spam", 0, 60)), ("last sixth",), id="a-short-spam-behind"),
+        pytest.param((text("spam", 0, 60), NEW), ("first sixth",), id="a-short-spam-before"),
+        pytest.param((text("new", 0, 480), text("spam", 0, 50)), ("last twelfth",), id="a-shorter-spam-behind"),
+        pytest.param((text("spam", 0, 50), text("new", 0, 480)), ("first twelfth",), id="a-shorter-spam-before"),
     ],
 )
 def test_spam_is_found_beside_other_text(parts: Sequence[str], passages: Sequence[str]) -> None:
