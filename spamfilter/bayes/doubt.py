@@ -13,7 +13,7 @@ import numpy as np
 from spamfilter.bayes.counts import Counts
 from spamfilter.bayes.labels import LABELS, Label
 from spamfilter.bayes.likelihoods.likelihood import exact_sum
-from spamfilter.bayes.voices import TEXT, VoiceScore, everybodys, heard_of, together
+from spamfilter.bayes.voices import TEXT, VoiceScore, believed_of, everybodys, heard_of, together
 
 UNKNOWN = 2.0
 """The log-odds in doubt if all words were usually known, and none of a message is."""
@@ -80,4 +80,5 @@ def uncompared(scores: Sequence[VoiceScore], counts: Mapping[str, Counts], learn
     share = max(compared(learnt["ham"], learnt["spam"]), compared(ham, spam))
     if share == 1:
         return 0.0
-    return (1 - share) * max(0.0, together(heard_of([score for score in scores if not score.voice.imported])))
+    own = heard_of([score for score in scores if not score.voice.imported])
+    return (1 - share) * max(0.0, together(own, believed_of(learnt)))

@@ -19,7 +19,7 @@ from spamfilter.bayes.imported.voices import at_work
 from spamfilter.bayes.labels import IMPORT, LABELS, EntryLabel, Label
 from spamfilter.bayes.passages import most_telling
 from spamfilter.bayes.token_arrays import TokenArrays
-from spamfilter.bayes.voices import Evidence, LogOddsByVoice, Voices, VoiceTokens, loudest, voice_scores
+from spamfilter.bayes.voices import Evidence, LogOddsByVoice, Voices, VoiceTokens, believed_of, loudest, voice_scores
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,12 +108,15 @@ def score(voices: Voices, tokens: VoiceTokens, state: State) -> Score:
 
 def explained(voices: Voices, tokens: VoiceTokens, state: State, most: int | None) -> tuple[Score, list[Evidence]]:
     """Judge a message, and name the `most` loudest tokens (None: all that have any weight)."""
-    heard = most_telling(voice_scores(at_work(voices, state.counts), tokens, state.counts), state.calibration.usual)
+    learnt = learnt_here(voices, state)
+    believed = believed_of(learnt)
+    scores = voice_scores(at_work(voices, state.counts), tokens, state.counts)
+    heard = most_telling(scores, state.calibration.usual, believed)
     by_voice = {voice.name: log_odds for voice, log_odds, _ in heard.scores}
-    few_ham = uncompared(heard.scores, state.counts, learnt_here(voices, state))
+    few_ham = uncompared(heard.scores, state.counts, learnt)
     posterior = state.calibration.posterior(heard.log_odds - few_ham)
     score = Score(heard.log_odds, posterior, by_voice, heard.known, heard.doubt, few_ham, heard.name)
-    return score, loudest(heard.scores, most)
+    return score, loudest(heard.scores, most, believed)
 
 
 def learnt_here(voices: Voices, state: State) -> dict[Label, int]:

@@ -71,17 +71,17 @@ class Passage:
         return self.log_odds - self.doubt
 
 
-def most_telling(scores: Sequence[VoiceScore], usual: float) -> Passage:
+def most_telling(scores: Sequence[VoiceScore], usual: float, believed: float) -> Passage:
     """The whole message, or the passage that is surer to be spam. usual: share of words that are known of a usual
-    message."""
-    whole = best = Passage.of(scores, together(heard_of(scores)), known(scores), usual)
+    message. believed: see `voices.weights`."""
+    whole = best = Passage.of(scores, together(heard_of(scores), believed), known(scores), usual)
     cut = whole.least < SURE and whole.log_odds > -SURE
     parts = [part for each in scores if (part := _Parts.of(each))] if cut else []
     if not parts or len(parts) < len(scores):
         return whole
     shared = [part for part in parts if part.score.voice.name != OWN]
     for name, (*pieces, margin) in _PASSAGES.items():
-        log_odds = together([(part.score.voice, part.log_odds(*pieces)) for part in parts]) - margin
+        log_odds = together([(part.score.voice, part.log_odds(*pieces)) for part in parts], believed) - margin
         if log_odds <= max(0.0, best.least):
             continue
         share = sum(part.known(*pieces) for part in shared) / sum(part.tokens(*pieces) for part in shared)

@@ -15,6 +15,7 @@ import numpy as np
 from spamfilter.bayes.compiled import score_helper
 from spamfilter.bayes.counts import Counts
 from spamfilter.bayes.groups import OWN, Groups, own_tokens, word_in
+from spamfilter.bayes.labels import Label
 from spamfilter.bayes.likelihoods import Likelihood, LogOdds
 from spamfilter.bayes.likelihoods.likelihood import TokenShares
 from spamfilter.bayes.tokens import Token, Tokens, tokenize
@@ -36,8 +37,11 @@ _OF_OWN = "fields"
 """The voice of which OWN has the tokens."""
 TEXT = "body"
 """The voice that hears what people read."""
-BELIEVED = 2.0
-"""Log-odds of the text up to which what the others say for ham is mostly believed."""
+BELIEVED, BELIEVED_LATER = 2.0, -0.5
+"""Log-odds of the text up to which what the others say for ham is mostly believed: before anything is learnt, and once
+much is."""
+HALFWAY = 200
+"""Messages learnt of each class with which it is half of the way from one to the other."""
 
 OF_MESSAGE = b"M"
 """The first byte of what `View.packed` gives."""
@@ -187,26 +191,35 @@ def voice_scores(voices: Sequence[Voice], tokens: VoiceTokens, counts: Mapping[s
     return scores
 
 
-def weights(said: Sequence[tuple[Voice, float]]) -> list[float]:
+def believed_of(learnt: Mapping[Label, int]) -> float:
+    """Log-odds of the text up to which what the others say for ham is mostly believed.
+
+    learnt: messages of each class.
+    """
+    few = min(learnt.values())
+    return BELIEVED_LATER + (BELIEVED - BELIEVED_LATER) * HALFWAY / (HALFWAY + few)
+
+
+def weights(said: Sequence[tuple[Voice, float]], believed: float) -> list[float]:
     """How much each voice counts, by the log-odds that each is heard with.
 
     What a voice of everybody says for ham is multiplied by the probability of ham by the text alone, with odds of
-    e^BELIEVED for it beforehand: senders, lists and ways of good mail carry spam, too, and do not outvote what people
-    read. Trained on the first half of SpamAssassin's mail and judging the second, that lowers 1-ROCA% from 4.8 to 3.7,
-    and calls a quarter less of the spam ham and no more ham spam (benchmarks/accuracy.py). Without odds beforehand it
-    is 2.6, but a filter that has learnt ten mails of each class loses a tenth of some day's ham (benchmarks/cold.py).
+    e^believed for it beforehand: senders, lists and ways of good mail carry spam, too, and do not outvote what people
+    read. Trained on the first half of SpamAssassin's mail and judging the second, that lowers 1-ROCA% from 4.8 to 2.5
+    (benchmarks/accuracy.py). Were `believed` always 2, it would be 3.6; were it always 0, a filter that has learnt ten
+    mails of each class would lose a tenth of some day's ham (benchmarks/cold.py).
     """
     text = next((heard for voice, heard in said if voice.name == TEXT), -math.inf)
-    ham = 1 / (1 + math.exp(min(text - BELIEVED, 700.0)))
+    ham = 1 / (1 + math.exp(min(text - believed, 700.0)))
     return [
         voice.weight * (ham if heard < 0 and voice.name not in (TEXT, OWN) and not voice.imported else 1.0)
         for voice, heard in said
     ]
 
 
-def together(said: Sequence[tuple[Voice, float]]) -> float:
+def together(said: Sequence[tuple[Voice, float]], believed: float) -> float:
     """The filter's log-odds, of the log-odds that each voice is heard with."""
-    return math.fsum(weight * heard for weight, (_, heard) in zip(weights(said), said, strict=True))
+    return math.fsum(weight * heard for weight, (_, heard) in zip(weights(said, believed), said, strict=True))
 
 
 def heard_of(scores: Sequence[VoiceScore]) -> list[tuple[Voice, float]]:
@@ -235,11 +248,11 @@ def known(scores: Sequence[VoiceScore]) -> float:
     return int(np.count_nonzero(ham + spam)) / max(1, len(ham))
 
 
-def loudest(scores: Sequence[VoiceScore], most: int | None) -> list[Evidence]:
+def loudest(scores: Sequence[VoiceScore], most: int | None, believed: float) -> list[Evidence]:
     """The `most` loudest tokens, None for all that have any weight; the loudest first."""
     if not scores or most == 0:
         return []
-    loud = _loud(scores, most)
+    loud = _loud(scores, most, believed)
     loud.sort()
     return [
         Evidence(token.decode("utf-8", "replace"), name, ham, spam, says)
@@ -251,9 +264,9 @@ _Row = tuple[float, str, Token, float, float, float]
 """A row of evidence that sorts by loudness: minus loudness, voice, token, counts in ham and in spam, weighted share."""
 
 
-def _loud(scores: Sequence[VoiceScore], most: int | None) -> list[_Row]:
+def _loud(scores: Sequence[VoiceScore], most: int | None, believed: float) -> list[_Row]:
     """The rows of the `most` loudest words, and of all that are as loud as the last of them."""
-    weighed = [*zip(scores, weights(heard_of(scores)), strict=True)]
+    weighed = [*zip(scores, weights(heard_of(scores), believed), strict=True)]
     if score_helper is not None and most is not None and most <= MOST_COMPILED:
         parts = tuple([(voice.name, weight, voice.likelihood.unit, *heard) for (voice, _, heard), weight in weighed])
         return list(score_helper.loud(parts, most))

@@ -9,7 +9,7 @@ from spamfilter.bayes.labels import Label
 from spamfilter.bayes.likelihoods import LIKELIHOODS
 from spamfilter.bayes.passages import LEAST, MARGIN, most_telling
 from spamfilter.bayes.token_arrays import by_hash
-from spamfilter.bayes.voices import Voice, Voices, heard_of, together, view, voice_scores
+from spamfilter.bayes.voices import BELIEVED, Voice, Voices, believed_of, heard_of, together, view, voice_scores
 from spamfilter.config.settings import Settings
 from spamfilter.mail.message import parse
 from tests.support.without_helpers import without_helpers
@@ -77,7 +77,7 @@ def test_where_nothing_is_hidden_the_whole_is_judged(parts: Sequence[str]) -> No
     found, made = score(parts), state()
     said = voice_scores(DEFAULT, view(DEFAULT, parse(mail(*parts))), made.counts)
     assert found.passage == ""
-    assert found.log_odds == together(heard_of(said))
+    assert found.log_odds == together(heard_of(said), believed_of(made.learnt))
 
 
 @pytest.mark.parametrize("helpers", [True, False])
@@ -105,15 +105,13 @@ def test_a_likelihood_of_the_textbook_is_never_cut(name: str) -> None:
     voices = (Voice("fields", LIKELIHOODS[name]()),)
     made = state(voices)
     said = voice_scores(voices, view(voices, parse(mail(HAM, SPAM))), made.counts)
-    assert most_telling(said, 0.0).name == ""
-    assert most_telling(said, 0.0).log_odds == together(heard_of(said))
+    assert most_telling(said, 0.0, BELIEVED).name == ""
+    assert most_telling(said, 0.0, BELIEVED).log_odds == together(heard_of(said), BELIEVED)
 
 
 def test_tokens_without_spellings_are_heard_whole() -> None:
     voices = tuple(voice for voice in DEFAULT if voice.name != "phrases")  # which are told apart by their spelling
     made, tokens = state(voices), view(voices, parse(mail(HAM, SPAM)))
-    assert most_telling(voice_scores(voices, tokens, made.counts), 0.0).name == "end"
-    assert (
-        most_telling(voice_scores(voices, {name: by_hash(tokens[name]) for name in tokens}, made.counts), 0.0).name
-        == ""
-    )
+    hashes = {name: by_hash(tokens[name]) for name in tokens}
+    for known, passage in ((tokens, "end"), (hashes, "")):
+        assert most_telling(voice_scores(voices, known, made.counts), 0.0, BELIEVED).name == passage

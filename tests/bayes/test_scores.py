@@ -109,11 +109,11 @@ def test_the_loudest_are_the_same_without_the_helper(numbers: Sequence[float], m
         counts = np.arange(2.0 * len(shares)).reshape(2, -1)
         heard = TokenShares(words, counts, np.array(shares) * weight)
         said.append(VoiceScore(Voice(name, LIKELIHOODS["soft"]()), LogOdds(0.0, 0.0), heard))
-    quick = voices._loud(said, most)
+    quick = voices._loud(said, most, voices.BELIEVED)
     assert len(quick) >= min(most or 65, 2)
     with pytest.MonkeyPatch.context() as patch:
         without_helpers(patch)
-        assert quick == voices._loud(said, most)
+        assert quick == voices._loud(said, most, voices.BELIEVED)
 
 
 TABLE = np.zeros((2, 4, 2), np.int64)

@@ -23,9 +23,12 @@ from spamfilter.bayes.token_codec import Packed, pack, unpack, unpack_with
 from spamfilter.bayes.tokens import FEATURES, tokenize
 from spamfilter.bayes.voices import (
     BELIEVED,
+    BELIEVED_LATER,
+    HALFWAY,
     VOICES,
     Evidence,
     Voice,
+    believed_of,
     heard_of,
     loudest,
     together,
@@ -63,7 +66,7 @@ def test_log_odds_are_the_weighted_sum_of_the_voices(
     opinions, _, _ = judged(TWO, {"one": first, "two": second}, counts)
     one, two = Soft().log_odds(first, counts["one"]), Multinomial().log_odds(second, counts["two"])
     assert opinions == {"one": (one, one), "two": (two, two)}
-    assert together(heard_of(voice_scores(TWO, {"one": first, "two": second}, counts))) == pytest.approx(
+    assert together(heard_of(voice_scores(TWO, {"one": first, "two": second}, counts)), BELIEVED) == pytest.approx(
         one + 0.25 * two, abs=1e-12
     )
 
@@ -110,7 +113,9 @@ def test_evidence_adds_up_to_the_score_but_for_the_priors(
     opinions, known, found = judged(TWO, tokens, counts, None)
     said = voice_scores(TWO, tokens, counts)
     priors = 0.25 * Multinomial().constants(MessageCounts.of(second, counts["two"]), counts["two"])
-    assert together(heard_of(said)) == pytest.approx(math.fsum(item.weight for item in found) + priors, abs=1e-9)
+    assert together(heard_of(said), BELIEVED) == pytest.approx(
+        math.fsum(item.weight for item in found) + priors, abs=1e-9
+    )
     assert [abs(item.weight) for item in found] == sorted((abs(item.weight) for item in found), reverse=True)
     assert judged(TWO, tokens, counts, 2) == (opinions, known, found[:2])
     assert judged(TWO, tokens, counts, 0) == (opinions, known, [])
@@ -121,7 +126,7 @@ def test_a_voice_without_tokens_for_a_message_is_silent() -> None:
     opinions, _, found = judged(TWO, {"one": {b"a": 1}}, counts, None)
     assert opinions["one"].own == Soft().log_odds({b"a": 1}, counts["one"])
     assert (set(opinions), {item.voice for item in found}) == ({"one"}, {"one"})
-    assert (judged(TWO, {}, counts), together(heard_of([]))) == (({}, 0.0, []), 0)
+    assert (judged(TWO, {}, counts), together(heard_of([]), BELIEVED)) == (({}, 0.0, []), 0)
 
 
 def test_evidence_tells_counts_in_messages_and_is_text() -> None:
@@ -185,6 +190,7 @@ def test_each_voice_is_asked_which_words_it_needs() -> None:
     assert words(voices, tokens) == {
         "fields": {b"a", b"b"},
         "attributes": {b"size", b"size sum", b"size squares"},
+        "body": set(),
     }
 
 
@@ -218,12 +224,18 @@ def test_only_what_holds_a_token_is_unpacked(packed: Callable[[dict[str, dict[by
 def test_what_is_said_for_ham_counts_less_where_the_text_is_spam() -> None:
     fields, body = Voice("fields", Soft(), 0.5), Voice("body", Soft(), 0.25)
     own, imported = Voice(OWN, Soft(), 1.0), Voice("bogofilter", Soft(), 1.0, imported=True)
-    for text, believed in ((-10.0, 1.0), (BELIEVED, 0.5), (BELIEVED + math.log(3), 0.25), (10_000.0, 0.0)):
+    for text, share in ((-10.0, 1.0), (2.0, 0.5), (2.0 + math.log(3), 0.25), (10_000.0, 0.0)):
         said = [(fields, -8.0), (body, text), (own, -1.0), (imported, -1.0)]
-        assert weights(said) == pytest.approx([0.5 * believed, 0.25, 1.0, 1.0], abs=1e-5)
-        assert together(said) == pytest.approx(-4 * believed + text / 4 - 2, abs=1e-4)
-        assert weights([(fields, 8.0), (body, text)]) == [0.5, 0.25]  # what is said for spam counts in any case
-    assert weights([(fields, -8.0), (own, -1.0)]) == [0.5, 1.0]  # without the voice of the text
+        assert weights(said, 2.0) == pytest.approx([0.5 * share, 0.25, 1.0, 1.0], abs=1e-5)
+        assert together(said, 2.0) == pytest.approx(-4 * share + text / 4 - 2, abs=1e-4)
+        assert weights([(fields, 8.0), (body, text)], 2.0) == [0.5, 0.25]  # what is said for spam counts in any case
+    assert weights([(fields, -8.0), (own, -1.0)], 2.0) == [0.5, 1.0]  # without the voice of the text
+
+
+def test_the_text_is_heeded_more_the_more_is_learnt() -> None:
+    assert believed_of({"ham": 0, "spam": 10_000}) == BELIEVED
+    assert believed_of({"ham": 5_000, "spam": HALFWAY}) == (BELIEVED + BELIEVED_LATER) / 2
+    assert believed_of({"ham": 10**9, "spam": 10**9}) == pytest.approx(BELIEVED_LATER, abs=1e-5)
 
 
 @pytest.mark.parametrize("helpers", [True, False])
@@ -238,7 +250,7 @@ def test_evidence_shows_how_much_is_believed(helpers: bool, monkeypatch: pytest.
     said = voice_scores(voices, {"fields": {b"to:list": 1}, "body": {b"pills": 1}}, counts)
     (_, header), (_, text) = heard_of(said)
     assert header < 0 < BELIEVED < text
-    found = {item.token: item.weight for item in loudest(said, 10)}
+    found = {item.token: item.weight for item in loudest(said, 10, BELIEVED)}
     assert found["pills"] == pytest.approx(text)
     assert found["to:list"] == pytest.approx(header / (1 + math.exp(text - BELIEVED)))
-    assert together(heard_of(said)) == pytest.approx(sum(found.values()))
+    assert together(heard_of(said), BELIEVED) == pytest.approx(sum(found.values()))

@@ -8,7 +8,16 @@ from spamfilter.bayes.labels import LABELS, Label
 from spamfilter.bayes.likelihoods import Likelihood
 from spamfilter.bayes.likelihoods.likelihood import Generative, MessageCounts
 from spamfilter.bayes.tokens import Token, Tokens
-from spamfilter.bayes.voices import Evidence, LogOddsByVoice, Voices, VoiceTokens, known, loudest, voice_scores
+from spamfilter.bayes.voices import (
+    BELIEVED,
+    Evidence,
+    LogOddsByVoice,
+    Voices,
+    VoiceTokens,
+    known,
+    loudest,
+    voice_scores,
+)
 
 
 def log_joint(model: Generative, tokens: Tokens, counts: Counts) -> dict[Label, float]:
@@ -36,4 +45,4 @@ def judged(
 ) -> tuple[LogOddsByVoice, float, list[Evidence]]:
     """The opinion of each voice, the share of known tokens, and the loudest evidence."""
     said = voice_scores(voices, tokens, counts)
-    return {voice.name: opinion for voice, opinion, _ in said}, known(said), loudest(said, most)
+    return {voice.name: opinion for voice, opinion, _ in said}, known(said), loudest(said, most, BELIEVED)
