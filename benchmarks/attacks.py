@@ -93,10 +93,17 @@ def hidden_part(parts: Parts, stuffed: bytes) -> bytes:
 
 
 def hidden_html(parts: Parts, stuffed: bytes) -> bytes:
-    """HTML whose beginning is not displayed; plain text becomes a paragraph."""
-    text = parts.text if parts.kind == b"html" else b"<p>" + escape(parts.text.decode("latin-1")).encode("latin-1")
+    """HTML whose beginning is not displayed; plain text becomes a paragraph.
+
+    Tags in what is stuffed are text: they would end the element, and the rest would be displayed.
+    """
+    text = parts.text if parts.kind == b"html" else b"<p>" + _as_html(parts.text)
     shown = Parts(parts.head, text, b"html", parts.charset)
-    return whole(shown, before=b'<div style="display:none">\n' + stuffed + b"</div>\n")
+    return whole(shown, before=b'<div style="display:none">\n' + _as_html(stuffed) + b"</div>\n")
+
+
+def _as_html(text: bytes) -> bytes:
+    return escape(text.decode("latin-1")).encode("latin-1")
 
 
 PLACES: dict[str, Callable[[Parts, Sequence[bytes]], bytes]] = {
