@@ -135,7 +135,9 @@ class Supervisor:
                 self._is_ready = True
                 self._ready()
                 notify("READY=1")
-            self._obey(signal.sigtimedwait(TOLD, self._patience()))
+            # SIGHUP waits for the start: reading the configuration again says READY=1 in the end.
+            told = TOLD if self._is_ready else TOLD - {signal.SIGHUP}
+            self._obey(signal.sigtimedwait(told, self._patience()))
             if self._is_ready:
                 notify("WATCHDOG=1")
                 if not self._ends:

@@ -190,6 +190,7 @@ class Worker:
             background.start("measuring the memory", self._weigh, WEIGH_EVERY)
             (sockets.close_mail if process.keeps else sockets.close_metrics)()
         process.shared.state[process.shared.own] += 1
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})  # it says READY=1 in the end, too
         await stop.wait()
         if process.alone:
             notify("STOPPING=1")
@@ -248,7 +249,7 @@ class Worker:
             loop.add_reader(process.end, self._ended, process.end, stop)
             if process.keeps:
                 loop.add_reader(process.wake, self._woken, process.wake)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, TOLD)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, TOLD - {signal.SIGHUP})
 
     def _reload(self) -> None:
         """Read the configuration again; the log names changed keys that need a restart."""

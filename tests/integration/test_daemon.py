@@ -123,7 +123,8 @@ def test_sighup_amid_a_start_is_obeyed_after_it(tmp_path: Path, workers: int) ->
         blocked = re.compile(r"^SigBlk:\t[0-9a-f]*[13579bdf]$", re.MULTILINE)  # SIGHUP is the lowest bit
         wait_until(lambda: blocked.search(status.read_text()) is not None, "the start")
         server.process.send_signal(signal.SIGHUP)
-        wait_until(lambda: "ready: send mail to" in server.log() and " reloaded" in server.log(), "the relay")
+        said = re.compile(r"ready: send mail to.* reloaded", re.DOTALL)
+        wait_until(lambda: said.search(server.log()) is not None, "the relay")
         server.stop()
 
 
