@@ -126,7 +126,8 @@ async def _carried_out(
         reply = Reply.of(f"451 4.4.2 The next hop does not answer; try again later ({judged.id})")
     except Exception:
         log.exception("%s: the hand-over failed", judged.id)
-        reply = _fault(relay, conversation, judged.id)
+        conversation.abort()
+        reply = _fault(relay, judged.id)
     times = int(judging * 1e6), int((judging + time.perf_counter() - started) * 1e6)
     try:
         for number, (outcome, part) in enumerate(_by_reply(judged.transaction, reply)):
@@ -138,10 +139,9 @@ async def _carried_out(
     return reply
 
 
-def _fault(relay: Relay, conversation: Conversation | _Again, id: str) -> Reply:
-    """Count a fault of ours, and end the transaction; returns the reply for the client."""
+def _fault(relay: Relay, id: str) -> Reply:
+    """Count a fault of ours; returns the reply for the client."""
     relay.metrics.count("faults", "hand_over")
-    conversation.abort()
     return Reply.of(f"451 4.3.0 Temporary fault; try again later ({id})")
 
 
@@ -161,13 +161,13 @@ async def _act(
 ) -> Reply:
     transaction, mail, verdict, id = judged.transaction, judged.mail, judged.judgement.verdict, judged.id
     policy = relay.judge.policies.get(verdict.policy, relay.judge.policy)
-    if verdict.action == "reject":
+    if verdict.action not in ("pass", "tag"):
         await conversation.forget()
+    if verdict.action == "reject":
         if verdict.listed.startswith("blocked=") and verdict.class_ != "spam":
             return Reply.of(f"550 5.7.1 Sender blocked; if that is wrong, tell the postmaster this id: {id}")
         return Reply.of(f"550 5.7.1 Refused as spam; if it is not, tell the postmaster this id: {id}")
     if verdict.action == "defer":
-        await conversation.forget()
         return Reply.of(f"451 4.7.1 Deferred; try again later ({id})")
     fields = verdict.fields(id, policy.evidence_header)
     if transaction.authenticated:
@@ -187,8 +187,7 @@ async def _act(
         except OSError as error:
             why = "the quarantine %s cannot be written: %s; mail for it is deferred"
             log.error(why, folder.path, error.strerror, extra=SELDOM)  # noqa: TRY400 - the sentence says it
-            return _fault(relay, conversation, id)
-        await conversation.forget()
+            return _fault(relay, id)
         return Reply.of(f"250 2.0.0 Ok: {id}")
     began = time.perf_counter()
     reply = await conversation.data(parts)

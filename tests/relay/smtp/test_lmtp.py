@@ -1,9 +1,11 @@
 """The LMTP front end: each recipient has its own verdict, its own reply and its own entry in the journal."""
 
 import asyncio
+import errno
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -11,6 +13,7 @@ from spamfilter.bayes.verdict import Policy
 from spamfilter.config.likelihood_settings import Learn
 from spamfilter.config.sections import Feedback, Limits
 from spamfilter.learning.filter import Filter
+from spamfilter.relay.next_hops import Maildir
 from spamfilter.relay.sender_lists.decision import Lists
 from spamfilter.relay.verdicts import MOST_GROUPS
 from spamfilter.stores import Rule
@@ -185,6 +188,24 @@ async def test_a_next_hop_that_dies_between_two_verdicts_defers_only_what_it_has
         client = await running.connect()
         heard = await replies(client, MAIL, *NAMES)
         assert [reply[:9] for reply in heard] == [b"250 2.0.0", b"451 4.4.2", b"451 4.4.2"]
+
+
+async def test_a_quarantine_that_cannot_be_written_defers_nobody_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> NoReturn:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Maildir, "write", full)
+    policies = {name: policy(name, action) for name, action in zip(NAMES, ("quarantine", "tag", "pass"), strict=True)}
+    async with (
+        Hop() as hop,
+        relaying(tmp_path, f"smtp://127.0.0.1:{hop.port}", door="lmtp", policies=policies) as running,
+    ):
+        client = await running.connect()
+        assert [reply[:3] for reply in await replies(client, GTUBE, *NAMES)] == [b"451", b"250", b"250"]
+        assert running.relay.metrics.value("faults", "hand_over") == 1
+        assert (len(hop.messages), hop.connections) == (2, 1)
 
 
 async def test_a_recipient_that_is_refused_the_second_time_hears_that(tmp_path: Path) -> None:
