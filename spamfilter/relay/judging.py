@@ -17,7 +17,7 @@ from spamfilter.bayes.voices import Evidence, View, view
 from spamfilter.learning.filter import Filter
 from spamfilter.learning.transaction import Reading
 from spamfilter.mail.message import Message, parse
-from spamfilter.relay.envelope_paths import above
+from spamfilter.relay.envelope_paths import above, mailbox_of
 
 log = logging.getLogger(__name__)
 
@@ -116,11 +116,11 @@ class Judge:
 
 
 def policy_for(recipients: Collection[str], policies: Mapping[str, Policy], everybodys: Policy) -> Policy:
-    """The policy of these recipients, addresses in lower case; everybody's where they have several.
+    """The policy of these recipients, as their client wrote them; everybody's where they have several.
 
-    policies: address or domain -> its policy; everybodys: of recipients without one of their own.
+    policies: address or domain, in lower case -> its policy; everybodys: of recipients that have none.
     """
-    names = [next((name for name in above(mailbox) if name in policies), "") for mailbox in recipients]
+    names = [next((name for name in above(mailbox_of(path)) if name in policies), "") for path in recipients]
     return policies[names[0]] if names and names[0] and len({*names}) == 1 else everybodys
 
 

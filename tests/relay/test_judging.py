@@ -23,7 +23,7 @@ from spamfilter.learning.filter import Filter
 from spamfilter.mail.message import GTUBE, parse
 from spamfilter.mail.tagging import mark
 from spamfilter.relay import judging
-from spamfilter.relay.judging import Judge
+from spamfilter.relay.judging import Judge, policy_for
 from tests.mail.test_message import MAILS
 from tests.support.made import VOICE, mail, some
 from tests.support.memory_store import MemoryStore
@@ -178,3 +178,20 @@ def test_gtube_is_spam_whatever_is_learnt() -> None:
 def test_gtube_does_as_spam_is_done_to() -> None:
     policy = Policy(actions={**Policy().actions, "spam": "quarantine"})
     assert Judge(trained(), policy).judge(TEST_MAIL, "x").verdict.action == "quarantine"
+
+
+@pytest.mark.parametrize(
+    ("recipients", "name"),
+    [
+        (["Anna@Sales.Example.ORG"], "anna@sales.example.org"),
+        (['@mx.example:"bob"@sales.example.org'], "example.org"),
+        (["bob@example.org", "eve@Example.org"], "example.org"),
+        (["anna@sales.example.org", "bob@example.org"], ""),
+        (["carl@example.net"], ""),
+        ([], ""),
+    ],
+    ids=["as the client wrote it", "a source route", "two of a domain", "two policies", "everybody's", "nobody"],
+)
+def test_the_policy_of_recipients(recipients: list[str], name: str) -> None:
+    policies = {name: Policy(name=name) for name in ("anna@sales.example.org", "example.org")}
+    assert policy_for(recipients, policies, Policy()).name == name
