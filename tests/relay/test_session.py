@@ -290,6 +290,7 @@ async def test_the_limits_of_a_transaction(tmp_path: Path) -> None:
     async with session(tmp_path, Hop(), limits=limits) as (one, running):
         await one.ehlo("client.test")
         assert (await one.mail("FROM:<a@example.org> SIZE=65537")).code == 552
+        assert (await one.mail("FROM:<a@example.org> SIZE=65536")).code == 250
         await begin(one)
         assert (await one.rcpt("TO:<c@example.test>")).code == 452
         assert running.relay.memory.take(running.relay.memory.most)
@@ -300,9 +301,10 @@ async def test_the_limits_of_a_transaction(tmp_path: Path) -> None:
 async def test_a_stranger_sends_to_our_domains_and_speaks_for_nobody(tmp_path: Path) -> None:
     hop = Hop()
     async with session(tmp_path, hop, FOREIGN) as (one, running):
-        await one.ehlo("client.test")
+        assert b"XFORWARD" not in (await one.ehlo("client.test")).raw
         assert (await one.xforward("ADDR=127.0.0.1")).code == 550
         assert (await one.vrfy("b")).code == 252
+        assert hop.said == []
         await one.mail("FROM:<a@example.org>")
         assert (await one.rcpt("TO:<b@elsewhere.test>")).code == 554
         assert (await one.rcpt("TO:<b@example.test>")).code == 250

@@ -8,7 +8,6 @@ import pytest
 
 from spamfilter.learning.filter import Filter
 from spamfilter.relay.next_hops.maildir import Maildir, MaildirNextHop
-from spamfilter.relay.session import mail as session_mail
 from tests.support.made import mail
 from tests.support.parts import relaying
 
@@ -22,9 +21,8 @@ def broken(*arguments: object) -> NoReturn:
     [
         ("judge", lambda patch: patch.setattr(Filter, "read", broken), b"250"),
         ("hand_over", lambda patch: patch.setattr(Maildir, "write", broken), b"451"),
-        ("session", lambda patch: patch.setattr(session_mail, "path_of", broken), b"451"),
     ],
-    ids=["judge", "hand-over", "session"],
+    ids=["judge", "hand-over"],
 )
 async def test_a_fault_is_counted(
     tmp_path: Path,
@@ -36,9 +34,6 @@ async def test_a_fault_is_counted(
     async with relaying(tmp_path, MaildirNextHop(tmp_path / "mail")) as running:
         client = await running.connect()
         plant(monkeypatch)
-        if part == "session":
-            assert (await client.ask("EHLO client.test", "MAIL FROM:<a@example.org>")).startswith(code)
-        else:
-            assert (await client.send(mail())).startswith(code)
+        assert (await client.send(mail())).startswith(code)
         assert running.relay.metrics.value("faults", part) == 1
         assert running.relay.metrics.value("replies", f"{code[:1].decode()}xx") >= 1

@@ -278,12 +278,6 @@ async def test_a_greeting_in_utf_8_is_passed_on(tmp_path: Path) -> None:
         assert any(b"HELO=+C3+BC" in line for line in hop.received)
 
 
-async def test_strangers_cannot_ask_for_users(tmp_path: Path) -> None:
-    async with Hop() as hop, relaying(tmp_path, f"smtp://127.0.0.1:{hop.port}", trusted=NOBODY) as running:
-        assert (await (await running.connect()).ask("EHLO c", "VRFY bob")).startswith(b"252 ")
-        assert b"VRFY bob" not in hop.received
-
-
 class StrictHop(Hop):
     """As a real mail server: a second MAIL within a transaction is an error, and stays one until RSET."""
 
@@ -438,16 +432,6 @@ async def test_xforward_values_are_made_harmless_and_keep_their_bytes(tmp_path: 
         assert [entry.client for entry in running.entries()] == ["\ufffd"]
 
 
-async def test_xforward_is_neither_offered_to_nor_taken_from_strangers(tmp_path: Path) -> None:
-    async with (
-        Hop() as hop,
-        relaying(tmp_path, f"smtp://127.0.0.1:{hop.port}", trusted=NOBODY, domains=frozenset({"x"})) as running,
-    ):
-        client = await running.connect()
-        assert b"XFORWARD" not in await client.ask("EHLO c")
-        assert (await client.ask("XFORWARD ADDR=10.0.0.1")).startswith(b"550 5.7.1 ")
-
-
 @pytest.mark.parametrize(
     ("recipient", "code"),
     [
@@ -548,14 +532,6 @@ async def test_a_reject_needs_enough_learnt_of_both_classes(tmp_path: Path) -> N
 # Limits
 
 
-async def test_a_message_that_says_it_is_too_large_is_refused_at_mail(tmp_path: Path) -> None:
-    limits = Limits(message_size=65536)
-    async with Hop() as hop, relaying(tmp_path, f"smtp://127.0.0.1:{hop.port}", limits=limits) as running:
-        client = await running.connect()
-        assert (await client.ask("EHLO c", "MAIL FROM:<a@x> SIZE=65537")).startswith(b"552 5.3.4 ")
-        assert (await client.ask("MAIL FROM:<a@x> SIZE=65536")).startswith(b"250 ")
-
-
 @pytest.mark.parametrize(("size", "code"), [(65536, b"250"), (65537, b"552"), (1_000_000, b"552")])
 async def test_a_message_that_is_too_large_is_refused_after_its_end(tmp_path: Path, size: int, code: bytes) -> None:
     mail = b"x" * (size - 2) + b"\r\n"
@@ -564,21 +540,6 @@ async def test_a_message_that_is_too_large_is_refused_after_its_end(tmp_path: Pa
         client = await running.connect()
         assert (await client.send(mail))[:3] == code
         assert (await client.send(MAIL)).startswith(b"250 ")
-
-
-async def test_recipients_over_the_limit_are_put_off(tmp_path: Path) -> None:
-    async with Hop() as hop, relaying(tmp_path, f"smtp://127.0.0.1:{hop.port}", limits=Limits(recipients=2)) as running:
-        client = await running.connect()
-        assert (await client.envelope("a@x", "1@y", "2@y")).startswith(b"250 ")
-        assert (await client.ask("RCPT TO:<3@y>")).startswith(b"452 4.5.3 ")
-
-
-async def test_too_many_errors_end_the_session(tmp_path: Path) -> None:
-    async with Hop() as hop, relaying(tmp_path, f"smtp://127.0.0.1:{hop.port}", limits=Limits(errors=3)) as running:
-        client = await running.connect()
-        await client.ask("EHLO c")
-        assert [(await client.ask("FOO"))[:3] for _ in range(4)] == [b"500", b"500", b"500", b"421"]
-        assert await client.reply() == b""
 
 
 async def test_what_the_next_hop_says_is_no_error_of_the_client(tmp_path: Path) -> None:
@@ -606,12 +567,7 @@ async def test_refused_recipients_and_messages_are_no_errors_of_the_session(tmp_
             assert (await client.send(MAIL))[:3] == b"550"
 
 
-SEQUENCE = {
-    "MAIL without greeting": (["MAIL FROM:<a@x>"], b"503"),
-    "RCPT without MAIL": (["EHLO c", "RCPT TO:<b@y>"], b"503"),
-    "DATA without MAIL": (["EHLO c", "DATA"], b"503"),
-    "DATA without recipients": (["EHLO c", "MAIL FROM:<a@x>", "DATA"], b"554"),
-    "nested MAIL": (["EHLO c", "MAIL FROM:<a@x>", "MAIL FROM:<a@x>"], b"503"),
+SHAPES = {
     "MAIL garbage": (["EHLO c", "MAIL TO:<a@x>"], b"501"),
     "RCPT garbage": (["EHLO c", "MAIL FROM:<a@x>", "RCPT <b@y>"], b"501"),
     "a path as long as may be": (["EHLO c", f"MAIL FROM:<{'a' * 510}@x>", f"RCPT TO:<{'b' * 510}@y>"], b"250"),
@@ -636,8 +592,8 @@ SEQUENCE = {
 }
 
 
-@pytest.mark.parametrize(("lines", "code"), SEQUENCE.values(), ids=SEQUENCE.keys())
-async def test_commands_out_of_order_or_shape(tmp_path: Path, lines: list[bytes | str], code: bytes) -> None:
+@pytest.mark.parametrize(("lines", "code"), SHAPES.values(), ids=SHAPES.keys())
+async def test_commands_in_each_shape(tmp_path: Path, lines: list[bytes | str], code: bytes) -> None:
     async with Hop() as hop, relaying(tmp_path, f"smtp://127.0.0.1:{hop.port}") as running:
         hop.replies["VRFY"] = b"252 2.0.0 perhaps\r\n"
         assert (await (await running.connect()).ask(*lines))[:3] == code
