@@ -288,6 +288,25 @@ async def test_a_mail_that_another_host_has_kept_is_not_gone(warder: Warder, mon
     assert "it was released or deleted, has expired, or was never kept" in await warder.release(id, code=2)
 
 
+@pytest.mark.parametrize(
+    "told",
+    [{"action": "quarantine", "reply": "451 4.3.0 Temporary fault; try again later"}, {"action": "pass"}],
+    ids=["deferred", "delivered"],
+)
+async def test_a_mail_that_was_never_kept_is_neither_gone_nor_on_another_host(
+    warder: Warder, monkeypatch: pytest.MonkeyPatch, told: dict[str, str]
+) -> None:
+    """A mail for a quarantine that could not be written stayed with its client."""
+    id = new_id()
+    with warder.shell.store() as store:
+        store.write_journal([journal_entry(id=id, host="mx2.test", **told)])
+    for host in ("mx1.test", "mx2.test"):
+        monkeypatch.setenv("SPAMFILTER_RELAY__HOSTNAME", host)
+        assert "has kept it" not in await warder.release(id, code=2)
+        assert "quarantine: " not in await asyncio.to_thread(warder.shell.done, "show", id)
+        assert "has kept it" not in await asyncio.to_thread(warder.shell.done, "mark-ham", id)
+
+
 async def test_a_mail_that_a_user_may_not_see_is_not_called_gone(
     warder: Warder, monkeypatch: pytest.MonkeyPatch
 ) -> None:

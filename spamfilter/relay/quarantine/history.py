@@ -28,9 +28,14 @@ def ending_of(events: Sequence[QuarantineEvent]) -> QuarantineEvent | None:
     return next((event for event in reversed(events) if event.outcome != "announced"), None)
 
 
+def was_kept(entry: JournalEntry) -> bool:
+    """Whether a mail of the journal came into quarantine: its client has not heard that it must send the mail again."""
+    return entry.action == "quarantine" and entry.reply.startswith("2")
+
+
 def other_host(entry: JournalEntry, host: str) -> str:
     """The name of the host that has kept a mail, if that is another one; a quarantine is of one host."""
-    return entry.host if host and entry.host != host else ""
+    return entry.host if host and entry.host != host and was_kept(entry) else ""
 
 
 def kept_elsewhere(store: Store, host: str, folder: Path, id: str) -> str:
@@ -39,10 +44,10 @@ def kept_elsewhere(store: Store, host: str, folder: Path, id: str) -> str:
     folder: the quarantine of this host, which may have had another name when it kept the mail.
     """
     entry = store.find_journal(id)
-    if entry is None or entry.action != "quarantine" or any(folder.glob(f"*/*{id}*")):
+    other = other_host(entry, host) if entry else ""
+    if not other or any(folder.glob(f"*/*{id}*")):
         return ""
-    events = store.quarantine_events([id]).get(id, [])
-    return "" if ending_of(events) else other_host(entry, host)
+    return "" if ending_of(store.quarantine_events([id]).get(id, [])) else other
 
 
 UNREADABLE = "unknown, because the quarantine cannot be read"

@@ -22,7 +22,7 @@ from spamfilter.errors import InputError, NextHopError, StoreBusy, StoreFull, Tr
 from spamfilter.relay.envelope_paths import mailbox_of
 from spamfilter.relay.next_hops import NextHop
 from spamfilter.relay.next_hops.maildir import Maildir, unwrapped, wrapped
-from spamfilter.relay.quarantine.history import ending_of, event_text, other_host, settled_for, state_of
+from spamfilter.relay.quarantine.history import ending_of, event_text, other_host, settled_for, state_of, was_kept
 from spamfilter.relay.quarantine.kept_mail import (
     Quarantined,
     came,
@@ -125,7 +125,7 @@ class Quarantine:
 
     def custody(self, entry: JournalEntry) -> Custody | None:
         """What became of a mail of the journal; None if it was never here."""
-        if entry.action != "quarantine":
+        if not was_kept(entry):
             return None
         kept: Quarantined | None = None
         readable, events = True, self._events_of(entry.id)
