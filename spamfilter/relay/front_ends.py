@@ -3,7 +3,8 @@
 Several processes that listen on one socket get about the same number of them. The kernel wakes all processes for a
 connection, and the first to accept gets it, so one process might get all. So a process accepts one connection at a
 time, and waits for a moment if another process has fewer. After that moment it accepts the connection if it is still
-there, so no connection waits for a process that hangs.
+there, so no connection waits for a process that hangs. A single process leaves accepting to asyncio: a mail on a new
+connection takes a seventh less processor time then (benchmarks/relay_speed.py, "a new one for each message").
 """
 
 import asyncio
