@@ -57,7 +57,7 @@ _DROPPED_PREFIXES = (
 
 @dataclass(slots=True)
 class Room:
-    """How much more may be taken of headers."""
+    """How much of headers may still be read."""
 
     lines: int = MAX_LINES
     fields: int = MAX_FIELDS

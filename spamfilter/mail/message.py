@@ -36,8 +36,8 @@ shown, and bytes of text kept of all parts: more gained nothing and cost time. O
 end are kept, half each, so that nothing put before a text hides it."""
 SHORT = 1_000
 SAMPLED = 10
-"""Bytes of an alternative up to which it can hide little, and of how many words of a longer one a word is looked for in
-what is shown."""
+"""An alternative of at most so many bytes can hide little; of a longer one every tenth word is looked for in the HTML
+that is shown."""
 STABLE = 1_500
 LONGEST_CHARACTER = 4
 """Bytes of the words of a long text that stay the same in transit, and of a character of UTF-8."""

@@ -19,7 +19,7 @@ _OURS = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 MOST_ADDED = 8
-"""Fields that `mark` may add, and more: a verdict has four."""
+"""More fields than `mark` adds: a verdict has four."""
 _NEXT_FIELD = re.compile(rb"\n(?=[!-9;-~])")
 _SUBJECT = re.compile(rb"^subject[ \t]*:[ \t]*", re.IGNORECASE | re.MULTILINE)
 PIECE = 65_536

@@ -8,9 +8,9 @@ _NOT_BASE64 = bytes(set(range(256)) - set(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghij
 GAP = b"\xff"
 """Stands where what lies between the beginning and the end of a text is not read; no byte of UTF-8."""
 MAX_PADDED = 1_000
-"""More of it would take long, and is none that a program writes."""
+"""Signs of padding within Base64: no program writes more, and many would take long."""
 NEAR = 1_000
-"""A longer line, of which the end is not near, is cut within."""
+"""Bytes in which the end of a line is looked for; a longer line is cut within."""
 _INNER_BYTES = bytes(range(0x80, 0xC0))
 """All but the first of a character in UTF-8."""
 # Bounded, as a pattern that may look at all that follows for each < takes time by the square of the text.

@@ -16,7 +16,7 @@ trusted clients, and connections that are kept, need the rest."""
 
 FREED, FREED_SECONDS = 16 * 10**6, 1.0
 """Bytes of mail that a process has finished before it gives free memory back to the system, and how long after that. A
-hundred megabytes in mails of less than LARGE bytes left a process with that much until its end."""
+hundred megabytes in mails of less than half a megabyte left a process with that much until its end."""
 
 
 class Budget:
@@ -106,5 +106,4 @@ class Reservation:
         return True
 
     def release(self) -> None:
-        self._budget.take(-self._size, self._origin)
-        self._size = 0
+        self.grow(0)

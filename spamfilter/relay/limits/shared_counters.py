@@ -14,12 +14,13 @@ import numpy as np
 from spamfilter.relay.metrics import FIGURES
 
 BUCKETS = 16_384
-"""Numbers by which addresses are counted. Two addresses that share a number share what one of them may have: one in
-sixteen of a thousand does."""
+"""Counters for addresses, chosen by hash. Two addresses with the same counter have together what one may have; of a
+thousand addresses one in sixteen shares its counter."""
 MOST_PROBES = 20
 """Probes of `doctor` at a time: more than administrators and monitoring programs need."""
 LONGEST = 512
-"""Bytes of an address: 43 for the probe, and 255 for the name of a host. As many of a text: a sentence with a path."""
+"""Bytes of an address, of which a probe takes 43 and the name of a host up to 255; and of a text, which is a sentence
+with a path."""
 
 
 class Addresses(MutableSet[str]):
@@ -56,8 +57,8 @@ def _line(address: str) -> bytes:
 
 
 class Texts:
-    """A text for each process, '' at first; what is longer than LONGEST bytes is cut. What is read while its process
-    writes may be of both texts."""
+    """A text for each process, '' at first, cut to LONGEST bytes. A reader may get a part of the old text and a part of
+    the new one while the process writes."""
 
     def __init__(self, processes: int) -> None:
         self._memory = mmap.mmap(-1, processes * LONGEST)

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO
 
+from spamfilter.mail.mailboxes import FLAGS
 from spamfilter.mail.message import parse
 from spamfilter.mail.tagging import MBOX_LINE, header_end, header_id
 from spamfilter.relay.envelope_paths import mailbox_of
@@ -22,9 +23,8 @@ LONGEST_AUTHOR = 200
 """Characters of From that are shown."""
 HEAD = 65_536
 """Bytes of a mail that a list reads, behind its envelope; header fields after that are not shown."""
-FLAGS = ":2,"
 PASSED = "P"
-"""The begin of Maildir's flags in a file name, and the flag of a mail that was sent on."""
+"""The flag in the name of a file in a Maildir whose mail was sent on."""
 _ENVELOPE = re.compile(rb"(?:%b)?X-Spamfilter-Sender: <" % MBOX_LINE.pattern)
 _NAME = re.compile(r"([0-9]{1,11})(?:\.(?:M([0-9]{1,6})P)?|$)")
 """The begin of a Maildir file's name: seconds, and microseconds if it has them, without leading zeros."""

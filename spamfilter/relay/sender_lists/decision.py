@@ -25,8 +25,8 @@ from spamfilter.stores import Rule
 MILDEST_FIRST: tuple[Action, ...] = ("pass", "tag", "quarantine", "defer", "reject")
 
 Way = str
-"""By what a rule met a mail: "header" (the address of From), "envelope", "client", or "named": another address in From,
-as in its name, which nothing can prove."""
+"""What of a mail a rule matches: "header" (the address of From), "envelope", "client", or "named": another address in
+From, as in its name, which nothing can prove."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class Origin:
         return proofs
 
     def proof(self, way: Way) -> str:
-        """What proves the sender that a rule has met in this way; '' if nothing does."""
+        """What proves the sender that a rule matches in this way; '' if nothing does."""
         return self._proofs.get(way, "")
 
 
@@ -113,7 +113,7 @@ class Lists:
         return [self._use(met, origin, recipient, now) if met else None for recipient in recipients]
 
     def _met(self, origin: Origin) -> Iterator[tuple[str, Way]]:
-        """What the rules name that this mail has, and by what it has it."""
+        """The addresses, domains and networks of rules that match this mail, and what of the mail each matches."""
         for address, way in origin.senders:
             for what in above(address):
                 if what in self._rules:

@@ -1,4 +1,4 @@
-"""A mail that has not come to its text: what the journal says if it never does."""
+"""A mail whose text has not arrived yet: what the journal says of it if the text never arrives."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -24,7 +24,7 @@ OUT_OF_ORDER = (501, 503)
 
 @dataclass(slots=True)
 class Attempt:
-    """A transaction until its text has come.
+    """A transaction until its text has arrived.
 
     named: recipients so far. refused: those that were not accepted -> their reply. accepted: whether any was. reply: to
     the mail as a whole; at_mail: whether it was the reply to MAIL.

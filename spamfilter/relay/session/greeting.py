@@ -80,8 +80,8 @@ class Greeting:
 
     peer, port: the client's address. submission: senders are authenticated. proven: the client is the mail server of
     this host, as the kernel says. each: it hears a reply to a mail for each recipient, as in LMTP. gone: whether the
-    client has hung up. transaction: the running one, or None. attempt: the mail that has not come to its text, or None;
-    it outlives a transaction that fails, until the next begins.
+    client has hung up. transaction: the running one, or None. attempt: the mail whose text has not arrived yet, or
+    None; it outlives a transaction that fails, until the next begins.
     """
 
     def __init__(

@@ -22,7 +22,7 @@ from spamfilter.relay.limits.deadline import Deadline
 from spamfilter.relay.next_hops.connection import read_buffer
 
 PRIVATE = {
-    "_handle_client": "a session is counted when it begins, and has last words when it ends",
+    "_handle_client": "counts a session when it begins, and says goodbye when it ends",
     "_reader": "reads the mail behind DATA in blocks; is woken when a session ends by its time",
     "_reader._buffer": "commands that were pipelined, for the next hop; the line end before a first dot",
     "_writer": "a reply is many lines as they came, which `push` would end once more",
