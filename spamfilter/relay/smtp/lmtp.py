@@ -4,7 +4,7 @@ from spamfilter.relay.next_hops import Reply
 from spamfilter.relay.smtp.dialogue import Dialogue
 from spamfilter.relay.smtp.server import COMMANDS
 
-LEAVING = Reply.of("451 4.3.2 The next hop is closing; try again later")
+HOP_LEAVING = Reply.of("451 4.3.2 The next hop is closing; try again later")
 """For a recipient, instead of 421: after that the client would not listen to the replies for the other recipients."""
 
 
@@ -20,4 +20,4 @@ class LmtpDialogue(Dialogue):
         if not self._received or (reply.code == 421 and not reply.each):
             return reply
         each = reply.for_each(len(envelope.recipients) if envelope is not None else 1)
-        return Reply.together([LEAVING if one.code == 421 else one for one in each])
+        return Reply.together([HOP_LEAVING if one.code == 421 else one for one in each])
