@@ -97,11 +97,6 @@ class TokenArrays(Mapping[bytes, int]):
         spellings = Spellings(text, np.frombuffer(ends, np.uint32), np.frombuffer(hashes, np.int64))
         return cls(spellings, np.frombuffer(times, np.uint32))
 
-    def parts(self) -> tuple[bytes, bytes, bytes, bytes]:
-        """The arguments of `of_parts` that give these tokens."""
-        spellings = self.spellings
-        return spellings.text, spellings.ends.tobytes(), spellings.hashes.tobytes(), self.times.tobytes()
-
     def _dict(self) -> dict[bytes, int]:
         if self._plain is None:
             self._plain = dict(zip(self.spellings, self.times.tolist(), strict=True))

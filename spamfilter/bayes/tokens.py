@@ -150,22 +150,18 @@ FEATURES: dict[str, Callable[[Message], Iterable[Token] | Tokens]] = {
 """Family -> its tokens of a message; of `shown` they are the words of the text as a reader sees it."""
 
 
-def tokenize(message: Message, families: Sequence[str], known: Callable[[str], Tokens | None] | None = None) -> Tokens:
-    """The tokens of these families of FEATURES together, with their occurrences.
-
-    known: the tokens of one family of this message, None if they are not found yet; used by the compiled helper.
-    """
+def tokenize(message: Message, families: Sequence[str]) -> Tokens:
+    """The tokens of these families of FEATURES together, with their occurrences."""
     if token_helper is not None and COMPILED.keys() >= set(families):
-        return TokenArrays.of_parts(
-            *token_helper.find(tuple(part for family in families for part in _parts(message, family, known)))
-        )
+        parts = tuple(part for family in families for part in COMPILED[family](message))
+        return TokenArrays.of_parts(*token_helper.find(parts))
     found: Counter[Token] = Counter()
     for family in families:
         found.update(FEATURES[family](message))
     return found
 
 
-_FIELDS, _WORDS, _HEADER_PHRASES, _PHRASES, _KNOWN = range(5)
+_FIELDS, _WORDS, _HEADER_PHRASES, _PHRASES = range(4)
 """Kinds of parts, as in compiled/tokens.c."""
 Part = tuple[int, tuple[Any, ...] | bytes]
 
@@ -176,8 +172,3 @@ COMPILED: dict[str, Callable[[Message], tuple[Part, ...]]] = {
     "phrases": lambda message: tuple(zip((_HEADER_PHRASES, _PHRASES), _phrased(message), strict=True)),
 }
 """Families that the compiled helper finds -> the parts of a message that have their tokens, each with its kind."""
-
-
-def _parts(message: Message, family: str, known: Callable[[str], Tokens | None] | None) -> tuple[Part, ...]:
-    tokens = known(family) if known else None
-    return ((_KNOWN, tokens.parts()),) if isinstance(tokens, TokenArrays) else COMPILED[family](message)

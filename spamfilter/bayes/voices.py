@@ -73,16 +73,10 @@ class View(Mapping[str, Tokens]):
         """The tokens of a voice of everybody, whether or not it is among these."""
         found = self._found.get(name)
         if found is None:
-            families = VOICES.get(name, (name,))  # an imported voice sees the family of its name
-            found = tokenize(self.message, families, self._alone if len(families) > 1 else None)
+            found = tokenize(self.message, VOICES.get(name, (name,)))  # an imported voice sees the family of its name
             if name in self._found:
                 self._found[name] = found
         return found
-
-    def _alone(self, family: str) -> Tokens | None:
-        """The words of the text where the voice of the body sees the same text, and it alone; else None."""
-        same = family == "text" and "body" in self._found and self.message.shown == self.message.text
-        return self["body"] if same else None
 
     def find(self) -> None:
         """Find the tokens of everybody's voices now. Those of OWN are not needed where its group has learnt nothing."""

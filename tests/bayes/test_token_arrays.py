@@ -100,51 +100,13 @@ def test_more_words_than_there_is_room_for_at_first() -> None:
     [
         *(None, [], (1,), ((1,),)),
         *(((0, b""),), ((0, (b"name",)),), ((0, (("a", "b"),)),)),
-        *(((1, "text"),), (("x", b""),), ((4, b""),)),
+        *(((1, "text"),), (("x", b""),)),
     ],
 )
 def test_what_is_no_message_is_a_type_error(parts: object) -> None:
     assert token_helper is not None
     with pytest.raises(TypeError):
         token_helper.find(parts)
-
-
-@some(100)
-@given(MAILS | TEXTS.map(lambda text: b"a: one\n\n" + text.encode()))
-def test_what_is_known_is_found_again(data: bytes) -> None:
-    """The voice `fields` takes the words of the text from the voice `body`."""
-    both, message = View(("fields", "body"), parse(data)), parse(data)
-    alone = {name: tokenize(message, VOICES[name]) for name in both}
-    for name, tokens in both.items():
-        assert isinstance(tokens, TokenArrays)
-        assert tokens.parts() == alone[name].parts()  # type: ignore[attr-defined]  # the helper makes TokenArrays
-
-
-def test_a_voice_that_has_the_name_of_a_family_need_not_be_known() -> None:
-    """The ledger may have such a voice of an earlier configuration."""
-    message = parse(mail())
-    assert View(("fields", "header"), message)["fields"] == tokenize(message, VOICES["fields"])
-
-
-KNOWN = b"ab", np.array([1, 2], np.uint32), np.array([5, 6]), np.array([1, 1], np.uint32)
-
-
-@pytest.mark.parametrize(
-    ("place", "part"),
-    [
-        (0, b"a"),
-        (1, np.array([2, 1], np.uint32)),
-        (1, np.array([1], np.uint32)),
-        (2, np.array([5])),
-        (3, np.array([1], np.uint32)),
-        (3, np.array([1, 1])),
-    ],
-)
-def test_words_that_do_not_fit_together_are_not_known(place: int, part: object) -> None:
-    assert token_helper is not None
-    assert TokenArrays.of_parts(*token_helper.find(((4, KNOWN),))) == {b"a": 1, b"b": 1}
-    with pytest.raises(ValueError, match=r"each word has|no text"):
-        token_helper.find(((4, (*KNOWN[:place], part, *KNOWN[place + 1 :])),))
 
 
 @pytest.mark.parametrize(

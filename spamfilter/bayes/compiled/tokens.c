@@ -29,7 +29,7 @@ key_of(const void *word, size_t size)
 }
 
 enum { MAX_WORD = 24, MAX_RUN = 128 };                  /* as in tokens.py */
-enum { FIELDS, WORDS, HEADER_PHRASES, PHRASES, KNOWN }; /* as in tokens.py */
+enum { FIELDS, WORDS, HEADER_PHRASES, PHRASES };        /* as in tokens.py */
 enum { BLOCK = 8 };                                     /* bytes of a word that are copied at once */
 
 typedef unsigned char byte;
@@ -106,36 +106,27 @@ found_grow(Found *found, size_t size, size_t room)
     return 0;
 }
 
-/* A word that occurs so many times. blocks: there is room for a block behind it. */
-static inline int
-add_hashed(Found *found, const byte *word, size_t size, int64_t hash, uint32_t times, int blocks)
+/* A word behind which there is room for a block. */
+static int
+add(Found *found, const byte *word, size_t size)
 {
+    int64_t hash = key_of(word, size);
     if (found->used == found->size / 2 && found_grow(found, 2 * found->size, found->room) < 0)
         return -1;
     if (found->end + size > found->room && found_grow(found, found->size, 2 * (found->room + size)) < 0)
         return -1;
     size_t at = place_of(found, hash);
     if (found->places[at] != 0) {
-        found->times[found->places[at] - 1] += times;
+        found->times[found->places[at] - 1]++;
         return 0;
     }
-    if (blocks)
-        copy(found->spellings + found->end, word, size);
-    else
-        memcpy(found->spellings + found->end, word, size);
+    copy(found->spellings + found->end, word, size);
     found->end += size;
     found->hashes[found->used] = hash;
-    found->times[found->used] = times;
+    found->times[found->used] = 1;
     found->ends[found->used] = (uint32_t)found->end;
     found->places[at] = (uint32_t)++found->used;
     return 0;
-}
-
-/* A word behind which there is room for a block. */
-static int
-add(Found *found, const byte *word, size_t size)
-{
-    return add_hashed(found, word, size, key_of(word, size), 1, 1);
 }
 
 /* Whether a character of a script without spaces begins here: U+3040-9FFF and U+AC00-D7AF, as tokens._CJK. */
@@ -248,52 +239,11 @@ add_phrases(Found *found, const byte *text, size_t length, size_t marked)
     return 0;
 }
 
-/* What `find` has found before. */
-static int
-add_known(Found *found, PyObject *part)
-{
-    Py_buffer ends, hashes, times;
-    const byte *text;
-    Py_ssize_t length;
-    int failed = -1;
-    if (!PyTuple_Check(part)) {
-        PyErr_SetString(PyExc_TypeError, "what is known is a tuple");
-        return -1;
-    }
-    if (!PyArg_ParseTuple(part, "y#y*y*y*", &text, &length, &ends, &hashes, &times))
-        return -1;
-    size_t number = (size_t)hashes.len / sizeof(int64_t);
-    const uint32_t *end = ends.buf, *time = times.buf;
-    const int64_t *hash = hashes.buf;
-    if ((size_t)ends.len != number * sizeof *end || times.len != ends.len) {
-        PyErr_SetString(PyExc_ValueError, "each word has an end, a hash, and how often it occurs");
-        goto done;
-    }
-    for (size_t i = 0, start = 0; i < number; start = end[i++]) {
-        if (end[i] < start || end[i] > (size_t)length) {
-            PyErr_SetString(PyExc_ValueError, "a word ends where no text is");
-            goto done;
-        }
-        if (add_hashed(found, text + start, end[i] - start, hash[i], time[i], 0) < 0) {
-            PyErr_NoMemory();
-            goto done;
-        }
-    }
-    failed = 0;
-done:
-    PyBuffer_Release(&ends);
-    PyBuffer_Release(&hashes);
-    PyBuffer_Release(&times);
-    return failed;
-}
-
 static int
 add_part(Found *found, int kind, PyObject *part)
 {
     const char *name, *text;
     Py_ssize_t name_size, size;
-    if (kind == KNOWN)
-        return add_known(found, part);
     if (kind == FIELDS) {
         if (!PyTuple_Check(part)) {
             PyErr_SetString(PyExc_TypeError, "header fields are a tuple of (name, value)");
