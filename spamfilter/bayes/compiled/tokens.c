@@ -28,9 +28,8 @@ key_of(const void *word, size_t size)
     return hash == 0 ? 1 : hash == -1 ? -2 : (int64_t)hash;
 }
 
-enum { MAX_WORD = 24, MAX_RUN = 128 };                  /* as in tokens.py */
-enum { FIELDS, WORDS, HEADER_PHRASES, PHRASES };        /* as in tokens.py */
-enum { BLOCK = 8 };                                     /* bytes of a word that are copied at once */
+enum { MAX_WORD = 24, MAX_RUN = 128 };           /* as in tokens.py */
+enum { FIELDS, WORDS, HEADER_PHRASES, PHRASES }; /* as in tokens.py */
 
 typedef unsigned char byte;
 
@@ -44,15 +43,6 @@ typedef struct {
     size_t size, used, room, end;
 } Found;
 
-/* Copy a word in whole blocks: a call of memcpy takes longer for so few bytes. Up to BLOCK - 1 bytes behind its size are
- * read and written, so both sides need room for them. */
-static inline void
-copy(byte *to, const byte *from, size_t size)
-{
-    for (size_t i = 0; i < size; i += BLOCK)
-        memcpy(to + i, from + i, BLOCK);
-}
-
 static int
 found_open(Found *found, size_t size, size_t room)
 {
@@ -61,7 +51,7 @@ found_open(Found *found, size_t size, size_t room)
     found->times = malloc(size / 2 * sizeof *found->times);
     found->ends = malloc(size / 2 * sizeof *found->ends);
     found->hashes = malloc(size / 2 * sizeof *found->hashes);
-    found->spellings = malloc(room + BLOCK);
+    found->spellings = malloc(room);
     return found->places && found->times && found->ends && found->hashes && found->spellings ? 0 : -1;
 }
 
@@ -106,7 +96,6 @@ found_grow(Found *found, size_t size, size_t room)
     return 0;
 }
 
-/* A word behind which there is room for a block. */
 static int
 add(Found *found, const byte *word, size_t size)
 {
@@ -120,7 +109,7 @@ add(Found *found, const byte *word, size_t size)
         found->times[found->places[at] - 1]++;
         return 0;
     }
-    copy(found->spellings + found->end, word, size);
+    memcpy(found->spellings + found->end, word, size);
     found->end += size;
     found->hashes[found->used] = hash;
     found->times[found->used] = 1;
@@ -162,7 +151,7 @@ next_word(const byte **at, const byte *end, byte word[MAX_WORD + 32])
 
 /* As tokens._runs: the next run, its size, 0 at the end. A long one is cut between characters. */
 static size_t
-next_phrased(const byte **at, const byte *end, byte run[MAX_RUN + 1 + BLOCK])
+next_phrased(const byte **at, const byte *end, byte run[MAX_RUN + 1])
 {
     const byte *here = *at;
     size_t size = 0;
@@ -208,10 +197,10 @@ add_field(Found *found, const byte *name, size_t prefix, const byte *text, size_
     for (size_t size, before = 0; !failed && (size = next_word(&text, end, word)) > 0; before = size) {
         if (before > 0) {
             last[before] = ' ';
-            copy(last + before + 1, word, size);
+            memcpy(last + before + 1, word, size);
             failed = add(found, token, prefix + before + 1 + size);
         }
-        copy(last, word, size);
+        memcpy(last, word, size);
         failed = failed || add(found, token, prefix + size);
     }
     free(token);
@@ -223,16 +212,16 @@ static int
 add_phrases(Found *found, const byte *text, size_t length, size_t marked)
 {
     const byte *end = text + length;
-    byte token[2 * MAX_RUN + 2 + BLOCK], run[MAX_RUN + 1 + BLOCK], *last = token + marked;
+    byte token[2 * MAX_RUN + 2], run[MAX_RUN + 1], *last = token + marked;
     token[0] = '^';
     for (size_t size, before = 0; (size = next_phrased(&text, end, run)) > 0; before = size) {
         if (before > 0) {
             last[before] = ' ';
-            copy(last + before + 1, run, size);
+            memcpy(last + before + 1, run, size);
             if (add(found, token, marked + before + 1 + size) < 0)
                 return -1;
         }
-        copy(last, run, size);
+        memcpy(last, run, size);
         if (add(found, token, marked + size) < 0)
             return -1;
     }
