@@ -134,11 +134,10 @@ def denied(user: User, paths: Iterable[Path], want: int) -> list[Path]:
 
 def by_mode(user: User, path: Path, want: int) -> bool:
     """As `may`, by owner, group and mode alone, without access control lists and mount options."""
-    path = path.absolute()
     try:
-        return all(_granted(user, folder.stat(), os.X_OK) for folder in path.parents) and _granted(
-            user, path.stat(), want
-        )
+        # Those above a link, and those above the file that it leads to.
+        folders = {*path.absolute().parents, *Path(os.path.realpath(path)).parents}
+        return all(_granted(user, each.stat(), os.X_OK) for each in folders) and _granted(user, path.stat(), want)
     except OSError:
         return False
 

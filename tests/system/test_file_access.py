@@ -21,7 +21,7 @@ from spamfilter.doctor.examination import Examination
 from spamfilter.errors import StoreError
 from spamfilter.relay.next_hops import Maildir
 from spamfilter.stores import open_store
-from spamfilter.system.file_access import locked, make_file, make_folder, whole_file
+from spamfilter.system.file_access import ANYBODY, by_mode, locked, make_file, make_folder, may, whole_file
 from tests.integration.servers import relay, workshop
 from tests.support.made import mail
 from tests.support.real import require_root
@@ -169,6 +169,23 @@ def test_doctor_names_a_folder_in_which_everybody_may_replace_the_database(folde
     assert found() == []
     path.parent.chmod(0o777)
     assert found() == [f"{path.parent}: every user of this host may replace files in it"]
+
+
+def test_a_link_into_a_closed_folder_opens_no_file(folder: Path) -> None:
+    (folder / "state" / "key.pem").write_text("open by its own mode")
+    (folder / "state" / "key.pem").chmod(0o644)
+    (folder / "link").symlink_to(folder / "state" / "key.pem")
+    (folder / "linked").symlink_to(folder / "state")
+    for path in (folder / "link", folder / "linked" / "key.pem"):
+        assert by_mode(ANYBODY, path, os.R_OK) is may(ANYBODY, path, os.R_OK) is False
+    (folder / "state").chmod(0o711)
+    for path in (folder / "link", folder / "linked" / "key.pem"):
+        assert by_mode(ANYBODY, path, os.R_OK) is may(ANYBODY, path, os.R_OK) is True
+
+
+def test_a_link_to_itself_is_a_file_that_nobody_may_read(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    assert not by_mode(ANYBODY, tmp_path / "loop", os.R_OK)
 
 
 def test_a_file_is_made_by_nobody_elses_link(tmp_path: Path) -> None:
