@@ -22,12 +22,12 @@ def new_id() -> str:
 
 
 def first_id(at: datetime) -> str:
-    """The smallest id of a moment: all that are made before it are smaller.
+    """The smallest id of a moment: all that are made before it are smaller. Of one before 1970 the smallest of all.
 
     >>> first_id(datetime.fromisoformat("2026-01-01T00:00+00:00"))
     '01KDVDNA000000000000000000'
     """
-    return _written(int(at.timestamp() * 1000) << 80)
+    return _written(max(0, int(at.timestamp() * 1000)) << 80)
 
 
 def _written(number: int) -> str:

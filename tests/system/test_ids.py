@@ -2,10 +2,11 @@
 
 import re
 import time
+from datetime import UTC, datetime
 
 import pytest
 
-from spamfilter.system.ids import ID_LENGTH, id_in, id_of, new_id
+from spamfilter.system.ids import ID_LENGTH, first_id, id_in, id_of, new_id
 
 ID = "01KAH3V5E8M6Q2T0J9Z4R7X1CN"
 OTHER = "01KAH3V5E8M6Q2T0J9Z4R7X1CP"
@@ -18,6 +19,11 @@ def test_new_ids_are_ids_that_differ_and_sort_by_time() -> None:
     assert len(rest) == 1000
     assert all(id_of(id) == id_in(id) == id for id in (first, *rest))
     assert first < min(rest)
+
+
+@pytest.mark.parametrize("year", [2, 1969, 1970])
+def test_no_mail_came_before_the_clock_of_ids_begins(year: int) -> None:
+    assert first_id(datetime(year, 1, 1, tzinfo=UTC)) == "0" * ID_LENGTH
 
 
 @pytest.mark.parametrize("text", [ID, ID.lower(), ID[:13] + ID[13:].lower()], ids=["upper", "lower", "mixed"])
