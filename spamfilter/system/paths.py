@@ -63,7 +63,16 @@ def config_file(named: Path | None = None) -> Path | None:
         return named
     if os.environ.get("SPAMFILTER_CONFIG"):
         return Path(os.environ["SPAMFILTER_CONFIG"])
-    return SYSTEM_FILE if SYSTEM_FILE.exists() else None
+    return SYSTEM_FILE if _is_closed(SYSTEM_FILE) or SYSTEM_FILE.exists() else None
+
+
+def _is_closed(file: Path) -> bool:
+    """Whether this user may not read a file, or not even look whether it is there."""
+    try:
+        file.stat()
+    except OSError as error:
+        return isinstance(error, PermissionError)
+    return not os.access(file, os.R_OK)
 
 
 @cache
@@ -108,8 +117,7 @@ def _configured(named: Path | None, section: str, key: str) -> str:
         given = toml_value(given)
     if given is None:
         file = config_file(named)
-        closed = file is not None and file.exists() and not os.access(file, os.R_OK)
-        table = {} if closed else values_of(file).get(section)
+        table = {} if file and _is_closed(file) else values_of(file).get(section)
         given = table.get(key) if isinstance(table, dict) else None
     return given if isinstance(given, str) else ""
 

@@ -91,6 +91,26 @@ def test_a_file_that_cannot_be_read_is_named(nowhere: Path, content: bytes | Non
     assert values_of(None) == {}
 
 
+def test_mail_can_be_marked_where_the_folder_of_the_configuration_is_closed(
+    nowhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    require_root("to be another user")
+    folder = nowhere / "etc"
+    folder.mkdir(mode=0o700)
+    file = folder / "spamfilter.toml"
+    file.write_text("[feedback]\nsocket = '/run/ours.sock'\n")
+    monkeypatch.setattr(paths, "SYSTEM_FILE", file)
+    monkeypatch.setattr(paths, "SYSTEM_STATE", Path("/nonexistent"))  # the folder of this test is closed to others
+    assert configured_socket(None) == Path("/run/ours.sock")
+    os.seteuid(NAMELESS)
+    try:
+        assert configured_socket(None) == configured_socket(file) == socket_path()
+        with pytest.raises(ConfigError, match=rf"{file}: Permission denied"):
+            load()
+    finally:
+        os.seteuid(0)
+
+
 def test_a_user_without_name_and_home_is_told_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a container that runs as a number which is in no /etc/passwd."""
     require_root("to be another user")
