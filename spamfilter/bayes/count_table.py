@@ -81,8 +81,6 @@ class Words(ABC):
 class SpelledTable(Words):
     """A dict for each class: class -> word -> count above zero."""
 
-    __slots__ = ("spelled",)
-
     def __init__(self, labels: Iterable[str] = LABELS) -> None:
         self.spelled: dict[str, dict[Token, int]] = {label: {} for label in labels}
 
@@ -127,8 +125,6 @@ class HashedTable(Words):
     whose counts have become zero keeps its slot until the table grows.
     Memory: 21 to 32 bytes a word. used: slots that have a word.
     """
-
-    __slots__ = ("_memory", "table", "used")
 
     table: Integers
 

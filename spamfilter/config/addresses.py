@@ -65,6 +65,11 @@ def next_hop_place(text: str) -> str:
     return place if scheme in ("smtp", "lmtp") and not place.startswith("/") else ""
 
 
+def maildir_of(text: str) -> Path | None:
+    """The path of 'maildir:/path', None for any other next hop."""
+    return Path(text.removeprefix("maildir:")) if text.startswith("maildir:") else None
+
+
 def address_or_socket(text: str) -> str:
     if text.startswith("unix:"):
         socket_path(text.removeprefix("unix:"))

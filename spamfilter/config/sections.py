@@ -156,7 +156,7 @@ class Verdict(Section):
         if self.unsure > self.spam or (self.reject and self.reject < self.spam):
             raise ValueError(
                 f"unsure = {self.unsure}, spam = {self.spam}, reject = {self.reject}: thresholds must rise, unsure <="
-                " spam <= reject (reject = 0 never refuses)"
+                " spam <= reject (reject = 0 never rejects)"
             )
         return self
 

@@ -9,14 +9,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, get_args, get_origin
+from typing import Any, Literal, Self, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError, model_validator
 
 from spamfilter.bayes.verdict import CLASSES, Policy
 from spamfilter.bayes.voices import Voices
 from spamfilter.config import sections
-from spamfilter.config.addresses import socket_of
+from spamfilter.config.addresses import maildir_of, socket_of
 from spamfilter.config.likelihood_settings import Learn
 from spamfilter.config.redaction import redacted
 from spamfilter.config.sender_rules import blocks, waits_for_proof
@@ -251,8 +251,7 @@ def _put(values: dict[str, Any], path: tuple[str, ...], text: str, variable: str
             unknown = printable(".".join(path))
             raise ConfigError(f"{printable(variable)}: unknown key {unknown} = {text!r}; {_meant(path)}")
         kind = fields[key].annotation
-    origin = get_args(kind)[0] if get_origin(kind) is Annotated else kind
-    is_text = origin is str or get_origin(origin) is Literal
+    is_text = kind is str or get_origin(kind) is Literal
     for key in path[:-1]:
         values = values.setdefault(key, {})
         if not isinstance(values, dict):
@@ -314,14 +313,16 @@ def _shown(path: tuple[int | str, ...], keys: tuple[str, ...]) -> str:
 def _check_files(settings: Settings, file: str) -> None:
     """Raises ConfigError if a named file cannot be used, or one folder is named for two purposes."""
     relay = settings.relay
-    kind, _, maildir = settings.next_hop_url().partition(":")
-    if kind == "maildir" and os.path.realpath(maildir) == os.path.realpath(settings.quarantine_path()):
+    folders = {"verdict.quarantine": settings.quarantine_path()}
+    if maildir := maildir_of(settings.next_hop_url()):
+        folders["relay.next_hop"] = maildir
+    if len(set(map(os.path.realpath, folders.values()))) < len(folders):
         raise ConfigError(
             f"{file}: verdict.quarantine = {settings.verdict.quarantine!r} and relay.next_hop = {relay.next_hop!r}"
             " are one Maildir: delivered mail would expire; name two folders"
         )
-    for key, folder in (("verdict.quarantine", settings.quarantine_path()), ("relay.next_hop", maildir)):
-        if (key != "relay.next_hop" or kind == "maildir") and os.path.isfile(folder):
+    for key, folder in folders.items():
+        if os.path.isfile(folder):
             raise ConfigError(f"{file}: {key}: {folder} is a file, and no Maildir; name a folder")
     database = database_in(settings.store_url())
     if os.path.isdir(database):

@@ -7,6 +7,7 @@ from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 
+from spamfilter.config.addresses import maildir_of
 from spamfilter.config.settings import Settings
 from spamfilter.doctor.examination import Examination, Finding, failed, ok, warning
 from spamfilter.errors import NextHopError, StoreError
@@ -19,7 +20,6 @@ from spamfilter.system.escaping import printable
 from spamfilter.system.file_access import denied, may, owner
 from spamfilter.system.moments import span_text
 
-MAILDIR = "maildir"
 LOOK_BACK = timedelta(hours=24)
 FREE_WARNING = (0.10, 5 * 10**9)
 FREE_FAILED = (0.03, 10**9)
@@ -30,15 +30,14 @@ act; 3 % may be filled by the next backup or a day of quarantine."""
 def next_hop(examined: Examination) -> Iterator[Finding]:
     """Whether the next hop answers EHLO, or its Maildir can be written."""
     url = examined.settings.next_hop_url()
-    kind, _, address = url.partition(":")
-    if kind == MAILDIR:
-        yield _writable(examined, Path(address))
+    if maildir := maildir_of(url):
+        yield _writable(examined, maildir)
         return
     try:
         keywords = asyncio.run(_announced(examined.settings))
     except (NextHopError, OSError) as error:
         refused = isinstance(error.__cause__ or error, ConnectionRefusedError)
-        found = f"the next hop {address.removeprefix('//')} refuses connections" if refused else str(error)
+        found = f"the next hop {url.partition('://')[2]} refuses connections" if refused else str(error)
         until = examined.settings.relay.without_next_hop
         yield failed(found, f"start it, or correct [relay] next_hop; until then {until}")
         return
@@ -109,9 +108,8 @@ def disk(examined: Examination) -> Iterator[Finding]:
         if (path := file_of(examined.settings.store_url())) is not None:
             places[path.parent] = "database"
     places[examined.settings.quarantine_path()] = "quarantine"
-    kind, _, address = examined.settings.next_hop_url().partition(":")
-    if kind == MAILDIR:
-        places[Path(address)] = "next hop"
+    if maildir := maildir_of(examined.settings.next_hop_url()):
+        places[maildir] = "next hop"
     seen: dict[int, tuple[Path, list[str]]] = {}
     for place, what in places.items():
         if place.exists():

@@ -8,7 +8,7 @@ the network is open, and a comment says why.
 import ipaddress
 from pathlib import Path
 
-from spamfilter.config.addresses import next_hop_place, socket_of, split_address
+from spamfilter.config.addresses import maildir_of, next_hop_place, socket_of, split_address
 from spamfilter.config.settings import Settings
 from spamfilter.service.listening import descriptors
 from spamfilter.stores.sql.connection import hosts_of, service_of
@@ -37,13 +37,12 @@ def drop_in(settings: Settings) -> str:
 
 def _folders(settings: Settings) -> list[Path]:
     """Folders that the relay writes besides its state directory."""
-    kind, _, address = settings.relay.next_hop.partition(":")
     url = settings.store.url
     named = [
         Path(url.removeprefix("sqlite:///")).parent if url.startswith("sqlite:") else None,
         Path(settings.feedback.socket).parent if settings.feedback.socket else None,
         Path(settings.verdict.quarantine) if settings.verdict.quarantine else None,
-        Path(address) if kind == "maildir" else None,
+        maildir_of(settings.relay.next_hop),
     ]
     named += [path.parent for text in settings.relay.places() if (path := socket_of(text))]
     beside = {path for path in named if path and not path.is_relative_to(SYSTEM_STATE) and path != SYSTEM_RUN}

@@ -25,7 +25,7 @@ def server_context(certificate: str, key: str) -> ssl.SSLContext:
     return context
 
 
-def client_context(ca: str = "") -> ssl.SSLContext:
+def client_context(ca: str) -> ssl.SSLContext:
     """For a next hop whose certificate is signed by a CA in this file, or in the system's if empty. Raises OSError."""
     return _strengthened(ssl.create_default_context(cafile=ca or None))
 
