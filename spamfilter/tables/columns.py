@@ -259,7 +259,7 @@ def _finite(text: str) -> float | None:
         number = float(text)
     except ValueError:
         return None
-    if not math.isfinite(number):
+    if not math.isfinite(number) or "_" in text:  # which is part of a number in Python's sources alone
         return None
     return int(number) if number.is_integer() else number
 

@@ -76,6 +76,11 @@ def test_a_difference_of_rounding_alone_is_no_spread_of_a_column() -> None:
     assert found[1] == pytest.approx(found[0], abs=1e-3)
 
 
+def test_numbers_of_rooms_with_an_underscore_are_no_numbers() -> None:
+    """Python reads 1_2 as 12."""
+    assert TableClassifier().chosen(of("room", "1_2 1_3 2_1", "a b a")) == {"room": "category"}
+
+
 def test_a_missing_value_leaves_its_factor_out(weather: Table) -> None:
     classifier = TableClassifier({"temperature": "ignore", "humidity": "ignore"}, Options(smoothing=0), "empirical")
     classifier.train(weather)
