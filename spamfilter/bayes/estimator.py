@@ -210,7 +210,8 @@ class NaiveBayes(Classifier):
 
     def learn_one(self, x: Features, y: Hashable) -> None:
         """Learn an example of a class. Raises ValueError for occurrences that are no whole number from 0 on."""
-        self.counts.add(_key(self.admit(y)), self.likelihood.deltas(_tokens(x), 1))
+        deltas = self.likelihood.deltas(_tokens(x), 1)  # before the class is admitted, as x may be wrong
+        self.counts.add(_key(self.admit(y)), deltas)
 
     def forget_one(self, x: Features, y: Hashable) -> None:
         if y not in self.classes:
@@ -296,7 +297,6 @@ def _key(at: int) -> str:
 
 
 def _tokens(x: Features) -> dict[bytes, int]:
-    found = {feature.encode(): int(times) for feature, times in x.items() if times}
-    if min(found.values(), default=0) < 0 or [*found.values()] != [times for times in x.values() if times]:
+    if any(times < 0 or times % 1 for times in x.values()):
         raise ValueError("occurrences are whole numbers from 0 on")
-    return found
+    return {feature.encode(): int(times) for feature, times in x.items() if times}

@@ -168,9 +168,23 @@ def test_a_wrong_matrix_changes_nothing_and_says_what_is_wrong(X: Any, y: Any, s
     assert (model.classes, model.counts.messages) == (["a"], {"0": 1})
 
 
-def test_wrong_features_and_likelihoods_say_what_is_wrong() -> None:
+@pytest.mark.parametrize("number", [0.5, -1, math.nan, math.inf])
+def test_what_is_no_number_of_occurrences_changes_nothing(number: float) -> None:
+    model = NaiveBayes()
     with pytest.raises(ValueError, match="whole numbers from 0 on"):
-        NaiveBayes().learn_one({"x": 0.5}, "a")
+        model.learn_one({"x": number}, "a")
+    assert model.classes == []
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf])
+def test_what_is_no_number_changes_nothing(number: float) -> None:
+    model = GaussianNaiveBayes()
+    with pytest.raises(ValueError, match="is no number that can be learnt"):
+        model.learn_one({"x": number}, "a")
+    assert model.classes == []
+
+
+def test_wrong_likelihoods_say_what_is_wrong() -> None:
     with pytest.raises(TypeError, match="GaussianNaiveBayes"):
         NaiveBayes(Gaussian())
     wrongs: tuple[dict[str, Any], ...] = ({"smoothing": -5}, {"prior": "nonsense"}, {"prior": 1.5})

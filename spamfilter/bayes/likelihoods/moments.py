@@ -54,16 +54,16 @@ class GaussianNaiveBayes(Classifier):
         self._sums: list[dict[str, Sums]] = []
 
     def learn_one(self, x: Features, y: Hashable) -> None:
-        self._change(self.admit(y), x, 1)
+        self._change(y, x, 1)
 
     def learn_many(self, examples: Iterable[tuple[Features, Hashable, int]]) -> None:
         for x, y, times in examples:
-            self._change(self.admit(y), x, times)
+            self._change(y, x, times)
 
     def forget_one(self, x: Features, y: Hashable) -> None:
         if y not in self.classes or not self._learnt[self.classes.index(y)] or not self._has(x, y):
             raise CountError(f"{y!r}: this was not learnt")
-        self._change(self.classes.index(y), x, -1)
+        self._change(y, x, -1)
 
     def moments(self, feature: str, label: Hashable) -> tuple[float, float] | None:
         """Mean and variance of a feature in a class; None of too few values."""
@@ -100,9 +100,10 @@ class GaussianNaiveBayes(Classifier):
                 return False
         return True
 
-    def _change(self, at: int, x: Features, times: int) -> None:
+    def _change(self, y: Hashable, x: Features, times: int) -> None:
         """times: below 0 to take away."""
-        values = [self._whole(value) for value in x.values()]
+        values = [self._whole(value) for value in x.values()]  # before the class is admitted, as x may be wrong
+        at = self.admit(y)
         self._learnt[at] += times
         mine = self._sums[at]
         for feature, value in zip(x, values, strict=True):
