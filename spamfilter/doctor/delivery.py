@@ -125,6 +125,8 @@ def disk(examined: Examination) -> Iterator[Finding]:
 
 def free_space(name: str, free: int, size: int) -> Finding:
     """The finding for this much free space on a file system of this size."""
+    if not size:
+        return ok(f"{name}: of this file system no size is known")
     found = f"{name}: {size_text(free)} free, {100 * free / size:.1f} %"
     if free >= _least(FREE_WARNING, size):
         return ok(found)
