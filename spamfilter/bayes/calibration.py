@@ -9,7 +9,8 @@ labels is told by the squared log-odds that labels contradict, and the log-loss 
 TREC 2007 is .018, and 93 % of the spam is called spam; without the correction .069 and 75 % (benchmarks/accuracy.py).
 With right labels nothing changes.
 
-With it is kept which share of a message's words was known, on average, before the message was learnt: see `doubt`.
+The calibration also keeps the average share of a message's words that were known before the message was learnt. `doubt`
+compares the words of a new message with it.
 
 Invariant: the state is the sum of its steps in whole numbers, so taking a step back restores it exactly.
 """
@@ -31,11 +32,11 @@ ENERGY = 0.1
 """The start of AdaGrad's sums of squares: the first steps are not larger than RATE / sqrt(ENERGY)."""
 
 BEFORE, OFTEN_KNOWN = 10, 0.75
-"""The usual share is as if so many messages had been learnt before the first, with this share of their words known: few
-words are known of the first ones, and what is new should be in doubt all the same."""
+"""The average begins as if BEFORE messages had been learnt, with this share of their words known. Of the first messages
+few words are known, and new words must raise doubt all the same."""
 
 AGREED = 200 * 10.0**2
-"""The share of wrong labels is as if before the first message right labels of 200 with log-odds of 10 had been seen."""
+"""The share of wrong labels begins as if 200 messages with log-odds of 10 had been learnt, all with right labels."""
 OWN_ERRORS = 0.005
 """The share that a filter contradicts by its own errors where all labels are right: .0001 to .0025 with the default and
 its voices alone, in each of the streams of benchmarks/accuracy.py."""
@@ -71,7 +72,7 @@ class Calibration(NamedTuple):
 
     @property
     def usual(self) -> float:
-        """The share of words that was known of a usual message before it was learnt."""
+        """The average share of a message's words that were known before the message was learnt."""
         return self.known / UNIT / self.messages
 
     @property

@@ -1,9 +1,9 @@
 """Doubt: how far what the filter does not know could move its log-odds towards ham; towards spam half as far.
 
-It is large where fewer words are known than in the mail that was learnt, as in mail of another kind, and what is known
-contradicts itself. What is usual is learnt, message by message (`Calibration.usual`). Per cent of ham lost and of spam
-caught by filters trained on all of SpamAssassin and judging TREC 2007, and the other way round (benchmarks/cold.py):
-without doubt 11.4 and 81, .9 and 68; with it .4 and 60, .4 and 49.
+It is large where two things come together, as in mail of another kind: fewer words are known than in the mail that was
+learnt (`Calibration.usual`), and the known words contradict each other. Per cent of ham lost and of spam caught by
+filters trained on all of SpamAssassin and judging TREC 2007, and the other way round (benchmarks/cold.py): without
+doubt 11.4 and 81, .9 and 68; with it .4 and 60, .4 and 49.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,10 +16,10 @@ from spamfilter.bayes.likelihoods.likelihood import exact_sum
 from spamfilter.bayes.voices import TEXT, VoiceScore, believed_of, everybodys, heard_of, together
 
 UNKNOWN = 2.0
-"""The log-odds in doubt if all words were usually known, and none of a message is."""
+"""The log-odds in doubt of a message without a known word, if usually all words are known."""
 DIVIDED, AGREED = 300.0, 0.45
-"""The same for each unit of agreement below AGREED: of streams with feedback one mail in twenty has less. What is
-tagged of their spam falls by .6 % or less (benchmarks/cold.py, benchmarks/accuracy.py)."""
+"""DIVIDED is added to UNKNOWN for each unit of agreement below AGREED. In streams with feedback one mail in twenty has
+less agreement, and .6 % less of their spam is tagged at most (benchmarks/cold.py, benchmarks/accuracy.py)."""
 TOWARDS_SPAM = 0.5
 """How much of the doubt counts against ham: spam that passes costs less than ham that is lost."""
 AMPLE_HAM, ENOUGH_HAM, LEAST_COMPARED = 0.9, 520, 0.15

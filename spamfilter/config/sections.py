@@ -57,6 +57,8 @@ def store_url(text: str) -> str:
 
 
 Address = Annotated[str, AfterValidator(addresses.address)]
+Place = Annotated[str, AfterValidator(addresses.address_or_socket)]
+Domain = Annotated[str, AfterValidator(addresses.domain)]
 Mailbox = Annotated[str, AfterValidator(addresses.mailbox)]
 PathText = Annotated[str, empty_or(addresses.absolute)]
 NetworkText = Annotated[str, AfterValidator(addresses.network)]
@@ -70,9 +72,9 @@ Login = Annotated[str, Field(min_length=1), AfterValidator(addresses.one_line)]
 
 class Relay(Section):
     listen: Annotated[list[Address], Field(min_length=1)] = ["127.0.0.1:10025"]
-    submission: list[Annotated[str, AfterValidator(addresses.address_or_socket)]] = []
-    milter: list[Annotated[str, AfterValidator(addresses.address_or_socket)]] = []
-    lmtp: list[Annotated[str, AfterValidator(addresses.address_or_socket)]] = []
+    submission: list[Place] = []
+    milter: list[Place] = []
+    lmtp: list[Place] = []
     workers: Annotated[int, Field(ge=0, le=MOST_WORKERS)] = 0
     next_hop: Annotated[str, empty_or(addresses.next_hop)] = ""
     next_hop_tls: Literal["none", "starttls"] = "none"
@@ -80,7 +82,7 @@ class Relay(Section):
     mode: Literal["before-queue", "after-queue"] = "before-queue"
     trusted: list[NetworkText] = ["127.0.0.0/8", "::1/128"]
     proxy_protocol: bool = False
-    domains: list[Annotated[str, AfterValidator(addresses.domain)]] = []
+    domains: list[Domain] = []
     hostname: Annotated[str, empty_or(addresses.host_name)] = ""
     tls_certificate: str = ""
     tls_key: str = ""
@@ -288,7 +290,7 @@ class Report(Section):
 class Digest(Section):
     hours: list[Annotated[int, Field(ge=0, le=23)]] = []
     url: Annotated[str, empty_or(addresses.page_url)] = ""
-    domains: list[Annotated[str, AfterValidator(addresses.domain)]] = []
+    domains: list[Domain] = []
     without: list[Mailbox] = []
     entries: Annotated[int, Field(ge=1, le=1000)] = 50
     link_days: Days = 7.0

@@ -25,7 +25,7 @@ def paused(pieces: Iterable[Item]) -> Iterator[Item]:
 
 
 def in_time(pieces: Iterable[Item], seconds: float) -> Iterator[Item]:
-    """The first of these, and the next ones while so many seconds are not over."""
+    """The first piece of work, and further ones until so many seconds are over."""
     end = monotonic() + seconds
     for piece in pieces:
         yield piece

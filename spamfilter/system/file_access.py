@@ -125,7 +125,7 @@ def may(user: User, path: Path, want: int) -> bool:
 
 
 def denied(user: User, paths: Iterable[Path], want: int) -> list[Path]:
-    """Those of many paths to which `may` says no."""
+    """The paths to which a user does not have this access: see `may`."""
     if os.geteuid() not in (0, user.uid):
         return [path for path in paths if not by_mode(user, path, want)]
     with _in_place_of(user):
