@@ -249,7 +249,8 @@ def _put(values: dict[str, Any], path: tuple[str, ...], text: str, variable: str
         fields = kind.model_fields if isinstance(kind, type) and issubclass(kind, BaseModel) else {}
         if key not in fields:
             unknown = printable(".".join(path))
-            raise ConfigError(f"{printable(variable)}: unknown key {unknown} = {text!r}; {_meant(path)}")
+            meant = "tables [[recipients]] are set in the file" if path[0] == "recipients" else _meant(path)
+            raise ConfigError(f"{printable(variable)}: unknown key {unknown} = {text!r}; {meant}")
         kind = fields[key].annotation
     is_text = kind is str or get_origin(kind) is Literal
     for key in path[:-1]:

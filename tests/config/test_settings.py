@@ -225,6 +225,11 @@ def test_the_environment_overrides_the_file(tmp_path: Path, variable: str, text:
     [
         pytest.param({"RELAY__LISTE": "x"}, "SPAMFILTER_RELAY__LISTE: unknown key relay.liste", id="unknown-key"),
         pytest.param({"SPAM__X": "x"}, "SPAMFILTER_SPAM__X: unknown key spam.x", id="unknown-section"),
+        pytest.param(
+            {"RECIPIENTS__SPAM": "0.8"},
+            "SPAMFILTER_RECIPIENTS__SPAM: unknown key recipients.spam = '0.8'; tables [[recipients]] are set in the",
+            id="recipients",
+        ),
         pytest.param({"VERDICT__SPAM__X": "1"}, "SPAMFILTER_VERDICT__SPAM__X: unknown key", id="too-deep"),
         pytest.param({"VERDICT__SPAM": "much"}, "SPAMFILTER_VERDICT__SPAM: verdict.spam = 'much'", id="not-a-number"),
         pytest.param({"VERDICT__SPAM": ""}, "SPAMFILTER_VERDICT__SPAM: verdict.spam = ''", id="empty-number"),
