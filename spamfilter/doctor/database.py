@@ -10,12 +10,10 @@ from spamfilter.errors import SpamfilterError, StoreBusy, StoreFull, StoreRefuse
 from spamfilter.learning.filter import RULES, Filter, rules, rules_text, usable
 from spamfilter.stores import GONE
 from spamfilter.stores.schema import HEAD
-from spamfilter.stores.sql.connection import file_of
-from spamfilter.system.file_access import ANYBODY, User, may, owner
+from spamfilter.stores.sql.connection import file_of, files_of
+from spamfilter.system.file_access import ANYBODY, User, may, owner, user_of
 from spamfilter.system.paths import SYSTEM_STATE
 
-SUFFIXES = ("", "-wal", "-shm")
-"""Suffixes of the files of an SQLite database."""
 SHOWN = 3
 """Problems that are shown: one is reason enough to act, and a corrupt file has thousands."""
 CROWDED = ("too many connections", "too many clients", "connection slots are reserved")
@@ -73,8 +71,8 @@ def _server(examined: Examination) -> Finding:
 
 
 def _troubles(path: Path, user: User) -> Iterator[Finding]:
-    files = [file for suffix in SUFFIXES if (file := path.with_name(path.name + suffix)).exists()]
-    strange = {file.name: owner(file) for file in files if file.stat().st_uid != user.uid}
+    files = files_of(path)
+    strange = {file.name: user_of(state.st_uid).name for file, state in files.items() if state.st_uid != user.uid}
     if strange:
         yield failed(
             f"{path.parent}: {', '.join(f'{name} belongs to {who}' for name, who in strange.items())}, but the relay"

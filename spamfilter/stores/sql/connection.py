@@ -120,20 +120,27 @@ def file_of(url: str) -> Path | None:
     return Path(path).absolute()
 
 
+def files_of(path: Path) -> dict[Path, os.stat_result]:
+    """The files that a database of SQLite has now; it makes and removes those beside it as it needs them."""
+    found = {}
+    for suffix in ("", "-wal", "-shm"):
+        file = path.with_name(path.name + suffix)
+        with suppress(FileNotFoundError):
+            found[file] = file.stat()
+    return found
+
+
 def forbidden(path: Path, want: int) -> str:
     """Which file of a database of SQLite this process has no permission for, and what to do; '' if there is none.
 
     want: os.R_OK, os.W_OK or both.
     """
-    for suffix in ("", "-wal", "-shm"):
-        file = path.with_name(path.name + suffix)
-        with suppress(FileNotFoundError):
-            found = file.stat()
-            if _is_denied(file, want):
-                whose = f"{file.name} belongs to {user_of(found.st_uid).name} ({found.st_mode & 0o7777:04o})"
-                if found.st_uid == os.geteuid():
-                    return f"{whose}; chmod u+rw it"
-                return f"{whose}; {AS_OWNER}, or chown its files to the user of the relay"
+    for file, found in files_of(path).items():
+        if _is_denied(file, want):
+            whose = f"{file.name} belongs to {user_of(found.st_uid).name} ({found.st_mode & 0o7777:04o})"
+            if found.st_uid == os.geteuid():
+                return f"{whose}; chmod u+rw it"
+            return f"{whose}; {AS_OWNER}, or chown its files to the user of the relay"
     return ""
 
 

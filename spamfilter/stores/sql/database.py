@@ -29,7 +29,16 @@ from sqlalchemy import (
 
 from spamfilter.errors import StoreError
 from spamfilter.stores.schema import HEAD, metadata
-from spamfilter.stores.sql.connection import connect, damaged, file_errors, file_of, forbidden, place_of, store_errors
+from spamfilter.stores.sql.connection import (
+    connect,
+    damaged,
+    file_errors,
+    file_of,
+    files_of,
+    forbidden,
+    place_of,
+    store_errors,
+)
 from spamfilter.system.batches import batches
 from spamfilter.system.file_access import whole_file
 
@@ -168,9 +177,7 @@ class Database:
     def size(self) -> int:
         if self._path is None:
             return self.number(select(func.pg_database_size(func.current_database())))
-        path = self._path
-        files = (path.with_name(path.name + suffix) for suffix in ("", "-wal", "-shm"))
-        return sum(file.stat().st_size for file in files if file.exists())
+        return sum(file.st_size for file in files_of(self._path).values())
 
     def may_write(self) -> bool:
         """Whether the user of a database of PostgreSQL may add rows."""
