@@ -68,7 +68,7 @@ def judging(examined: Examination) -> Iterator[Finding]:
     if not relay["plain"]:
         yield ok("by compiled helpers")
         return
-    found = f"in plain Python, five times slower: {relay['plain']}"
+    found = f"in plain Python, four times slower: {relay['plain']}"
     advice = "install a C compiler and Python's headers, then spamfilter again, and restart the relay"
     yield warning(found, advice) if relay["refused"] else ok(found)
 

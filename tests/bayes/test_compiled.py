@@ -101,7 +101,7 @@ def test_a_helper_that_does_not_compute_what_python_does_is_refused(
     source, old, new, named = spoilt
     alter(copy / "bayes" / "compiled" / source, old, new)
     build_there(copy)
-    assert said(copy).startswith("None None in plain Python, five times slower: the helpers do not compute what Python")
+    assert said(copy).startswith("None None in plain Python, four times slower: the helpers do not compute what Python")
     assert said(copy).rstrip().endswith(named)
 
 
@@ -119,7 +119,7 @@ def test_the_relay_logs_that_a_helper_was_refused(copy: Path, tmp_path: Path) ->
         [sys.executable, "-m", "spamfilter", "serve"], cwd=copy.parent, env=environment, capture_output=True, text=True
     )
     assert (
-        "WARNING judging in plain Python, five times slower: the helpers do not compute what Python does: hashes"
+        "WARNING judging in plain Python, four times slower: the helpers do not compute what Python does: hashes"
         in (relay.stderr)
     )
 
@@ -145,7 +145,7 @@ def test_a_warning_of_the_compiler_builds_no_helper_at_all(code: str, reason: st
 def test_without_a_compiler_the_reason_is_kept(copy: Path) -> None:
     build_there(copy, CC="no-such-compiler")
     assert said(copy) == (
-        "None None in plain Python, five times slower: no C compiler when spamfilter was installed:"
+        "None None in plain Python, four times slower: no C compiler when spamfilter was installed:"
         " no-such-compiler: No such file or directory\n"
     )
 
@@ -177,7 +177,7 @@ def test_helpers_of_other_sources_are_not_used(newer: str, copy: Path) -> None:
 
 
 def test_the_environment_can_refuse_the_helpers(copy: Path) -> None:
-    assert said(copy, SPAMFILTER_PLAIN="1").startswith("None None in plain Python, five times slower: SPAMFILTER_PLAIN")
+    assert said(copy, SPAMFILTER_PLAIN="1").startswith("None None in plain Python, four times slower: SPAMFILTER_PLAIN")
 
 
 @pytest.mark.usefixtures("built")

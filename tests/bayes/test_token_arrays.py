@@ -52,7 +52,7 @@ def plain(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 
 
 def test_the_helper_finds_every_family_of_the_default_voices() -> None:
-    """A voice with one other family would be read in Python, five times slower, and nothing would say so."""
+    """A voice with one other family would be read in Python, four times slower, and nothing would say so."""
     assert {family for name in DEFAULT_VOICES for family in VOICES[name]} <= features.COMPILED.keys()
 
 

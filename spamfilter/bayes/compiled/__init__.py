@@ -1,4 +1,4 @@
-"""The compiled helpers: judging is five times faster with them, and gives the same results without them.
+"""The compiled helpers: judging is four times faster with them, and gives the same results without them.
 
 `token_helper` finds the words of a message and their places in a table of counts; `score_helper` looks words up and
 does the arithmetic of the default likelihoods. Both are None, and Python does the same work, where WHY_PLAIN says why.
@@ -63,4 +63,4 @@ score_helper: Any = _helpers.get("scores")
 
 def in_words() -> str:
     """How mail is judged here, for people."""
-    return f"in plain Python, five times slower: {WHY_PLAIN}" if WHY_PLAIN else "by compiled helpers"
+    return f"in plain Python, four times slower: {WHY_PLAIN}" if WHY_PLAIN else "by compiled helpers"

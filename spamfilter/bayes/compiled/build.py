@@ -78,7 +78,7 @@ class CompiledHook(BuildHookInterface[Any]):
         except NotBuilt as reason:
             (HERE / NOT_BUILT).write_text(f"{reason}\n")
             build_data["artifacts"].append(f"spamfilter/bayes/compiled/{NOT_BUILT}")
-            print(f"spamfilter: judging will take five times as long: {reason}")
+            print(f"spamfilter: judging will take four times as long: {reason}")
             return
         build_data["pure_python"] = False
         build_data["infer_tag"] = True
