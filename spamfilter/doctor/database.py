@@ -20,7 +20,7 @@ CROWDED = ("too many connections", "too many clients", "connection slots are res
 """What a server of PostgreSQL says when its connections are used up."""
 MORE_CONNECTIONS = "raise the server's max_connections, or the CONNECTION LIMIT of the role or database"
 START = "start or restart the server that accepts writes, or correct [store] url"
-RESTORE = "stop the relay, move the file away with its -wal and -shm, and put a backup in its place: docs/training.md"
+RESTORE = "stop the relay, move the file away with its -wal and -shm, and put a backup in its place: docs/operation.md"
 MEND = f"mend that first, and leave the file where it is: it may be whole. If it is not: {RESTORE}"
 
 

@@ -130,7 +130,10 @@ def free_space(name: str, free: int, size: int) -> Finding:
     found = f"{name}: {size_text(free)} free, {100 * free / size:.1f} %"
     if free >= _least(FREE_WARNING, size):
         return ok(found)
-    advice = "make room: lower [verdict] quarantine_days, [feedback] window_megabytes or [report] journal_days"
+    advice = (
+        "make room: lower [verdict] quarantine_days; lower [report] journal_days and [feedback] window_megabytes, so"
+        " that the database stops growing: docs/operation.md"
+    )
     return Finding("failed" if free < _least(FREE_FAILED, size) else "warning", found, advice)
 
 

@@ -19,7 +19,18 @@ from tests.integration.installed import ROOT, clean_environment, copy_checkout
 from tests.integration.servers import free_port, greets, keep_port, wait_until
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-PAGES = ("training", "feedback", "quarantine", "report", "evaluation", "doctor", "postfix", "exim", "benchmarks")
+PAGES = (
+    "training",
+    "operation",
+    "feedback",
+    "quarantine",
+    "report",
+    "evaluation",
+    "doctor",
+    "postfix",
+    "exim",
+    "benchmarks",
+)
 """Pages with commands, in the order of the README's path."""
 
 ELSEWHERE = ("import", "milter", "postgresql")

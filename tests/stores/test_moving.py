@@ -14,7 +14,7 @@ from spamfilter.bayes.voices import Voice
 from spamfilter.errors import StoreBusy, StoreDamaged, StoreError
 from spamfilter.learning.filter import Filter
 from spamfilter.mail.message import parse
-from spamfilter.stores import QuarantineEvent, Rule, Store, migration, open_store
+from spamfilter.stores import QuarantineEvent, Rule, Store, Wanted, migration, open_store
 from spamfilter.stores.schema import metadata
 from spamfilter.stores.sql import moving
 from spamfilter.stores.sql.database import Database
@@ -55,6 +55,21 @@ def fill(store: Store) -> None:
     store.add_rule(Rule("block", "bad.example", by="root", at=NOON), NOON)
     gone = store.add_rule(Rule("allow", "good.example", "b@example.org", NOON + timedelta(1), "root", NOON, "x"), NOON)
     store.remove_rule(gone.id, "root", NOON)
+
+
+def test_a_file_of_sqlite_keeps_its_size_when_mail_expires_and_a_move_makes_it_smaller(tmp_path: Path) -> None:
+    """docs/operation.md says both."""
+    old, new = tmp_path / "old.db", tmp_path / "new.db"
+    later = NOON + timedelta(days=1)
+    with closing(open_store(f"sqlite:///{old}")) as store:
+        store.write_journal([journal_entry(subject="x" * 1000) for _ in range(2000)])
+    full = old.stat().st_size
+    with closing(open_store(f"sqlite:///{old}")) as store:
+        store.expire(later, later, 0)
+        assert next(iter(store.search(Wanted(), 1)), None) is None
+    assert old.stat().st_size >= full
+    moving.move(f"sqlite:///{old}", f"sqlite:///{new}", lambda rows: None)
+    assert new.stat().st_size < full / 4
 
 
 def rows(url: str) -> dict[str, list[str]]:

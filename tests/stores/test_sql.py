@@ -109,7 +109,7 @@ def test_a_backup_is_one_file(path: Path, tmp_path: Path) -> None:
 
 
 def test_a_backup_takes_the_place_of_a_database_as_the_page_says(path: Path, tmp_path: Path) -> None:
-    page = (Path(__file__).parents[2] / "docs" / "training.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "operation.md").read_text(encoding="utf-8")
     steps = re.findall(r"^    ((?:mkdir|cp) .*)$", page, re.MULTILINE)
     assert len(steps) == 2
     place, copy = tmp_path / "place", tmp_path / "spamfilter-backup.db"

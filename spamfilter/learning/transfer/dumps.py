@@ -182,7 +182,7 @@ REFUSED_BERKELEY = (
 )
 REFUSED_SQLITE = (
     "is a database of SQLite, and no dump; `bogoutil -d wordlist.db` writes one of bogofilter; a backup of spamfilter"
-    " replaces its database (docs/training.md); that of rspamd has hashes instead of words, so train with the mail"
+    " replaces its database (docs/operation.md); that of rspamd has hashes instead of words, so train with the mail"
 )
 
 DUMPS: dict[str, tuple[re.Pattern[bytes], Callable[[Path, bytes], Dump]]] = {
