@@ -58,7 +58,7 @@ class Imported(RobinsonFisher):
 
 _FORMULAS = {
     # Each filter's parameters and cut-offs are those that it comes with; but of SpamAssassin and SpamBayes, of whose
-    # words four in five are found, .95 here is .99 there, and .85 is .9 (benchmarks/imported.py).
+    # words three in four and six in seven are found, .95 here is .99 there, and .85 is .9 (benchmarks/imported.py).
     "bogofilter": Imported(strength=0.0178, assumed=0.52, deviation=0.375, ham=0.45, spam=0.99),
     "spamassassin": Imported(strength=0.03, assumed=0.538, deviation=0.346, ham=0.5, spam=0.95),
     "spambayes": Imported(strength=0.45, assumed=0.5, deviation=0.1, ham=0.2, spam=0.85),
