@@ -23,7 +23,7 @@ EXITS = (
     ("0", "Done."),
     ("1", "Not allowed, or not all of it could be done; of doctor: there are warnings."),
     ("2", "Wrong usage or input; standard error names the file, key or line. Of doctor: something has failed."),
-    ("75", "The database or the relay is busy or does not answer; try again."),
+    ("75", "The database is busy or its disk full, or the relay or the next hop does not answer; try again."),
     ("130", "Interrupted."),
 )
 FILES = (

@@ -27,7 +27,9 @@ ATTENTION = ("  CHANGED", "Advice", "Outages", "Not delivered", "Needs review")
 
 
 @click.command()
-@click.option("--since", default="7d", show_default=True, help="A span (24h, 7d, 4w) or a date (2026-01-31).")
+@click.option(
+    "--since", default="7d", show_default=True, help="A span (24h, 7d, 4w), or a date or time (2026-01-31, yesterday)."
+)
 @click.option("--until", default="", help="The end of the period, likewise: of a date its end; by default now.")
 @click.option("--host", default="", metavar="NAME", help="Only the mail of the relay with this [relay] hostname.")
 @click.option(
