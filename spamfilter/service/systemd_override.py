@@ -1,4 +1,4 @@
-"""The systemd drop-in for a configuration: the folders that it writes, the hosts that it talks to, open files.
+"""The systemd drop-in for a configuration: folders that it writes, hosts that it talks to, open files, time to stop.
 
 It is for the relay, and for the units of report, digests and web page, which allow less on their own.
 Guarantee: it never forbids what the configuration needs. If the addresses are not known, as for a host given by name,
@@ -9,6 +9,7 @@ import ipaddress
 from pathlib import Path
 
 from spamfilter.config.addresses import maildir_of, next_hop_place, socket_of, split_address
+from spamfilter.config.sections import Limits
 from spamfilter.config.settings import Settings
 from spamfilter.service.listening import descriptors
 from spamfilter.stores.sql.connection import hosts_of, service_of
@@ -16,11 +17,15 @@ from spamfilter.system.paths import SYSTEM_RUN, SYSTEM_STATE
 
 HOMES = (Path("/home"), Path("/root"), Path("/run/user"))
 """The folders that ProtectHome= hides."""
+TO_STOP = 45.0
+"""Seconds that the unit gives a relay that stops beyond the default of drain_seconds, for a database that is locked."""
 
 
 def drop_in(settings: Settings) -> str:
     """For spamfilter.service.d and spamfilter-.service.d: docs/install.md."""
     lines = ["[Service]", f"LimitNOFILE={descriptors(settings.limits)}"]
+    if (drain := settings.limits.drain_seconds) > Limits().drain_seconds:
+        lines.append(f"TimeoutStopSec={drain + TO_STOP:g}")
     folders = _folders(settings)
     for folder in folders:
         if _is_missing(folder):

@@ -106,6 +106,12 @@ def test_there_are_descriptors_for_every_connection() -> None:
     assert int(found) > 18_000
 
 
+@pytest.mark.parametrize(("seconds", "said"), [(10, []), (30, []), (120, ["TimeoutStopSec=165"])])
+def test_systemd_waits_for_transactions_that_may_go_on_for_longer(seconds: int, said: list[str]) -> None:
+    """With the unit alone it would kill the relay amid them."""
+    assert [line for line in lines(limits={"drain_seconds": float(seconds)}) if "Timeout" in line] == said
+
+
 def test_systemd_takes_it_and_counts_the_service_less_exposed(tmp_path: Path) -> None:
     unit = tmp_path / "spamfilter.service"
     unit.write_text(
