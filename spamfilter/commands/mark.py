@@ -293,7 +293,8 @@ def _taught_text(by: str, taught: "Sequence[Taught]", counterparts: "Counter[dat
         return f"{name} has no marks that count"
     entries = [each.entry for each in taught]
     first, last = min(entry.at for entry in entries), max(entry.at for entry in entries)
-    lines = [f"{name} has {len(entries)} marks that count, from {moment_text(first)} to {moment_text(last)}"]
+    marks = "1 mark that counts" if len(entries) == 1 else f"{len(entries)} marks that count"
+    lines = [f"{name} has {marks}, from {moment_text(first)} to {moment_text(last)}"]
     numbers = Counter((entry.source, "taken back" if entry.undoes else entry.label) for entry in entries)
     lines += [f"  {source:<10} {label:<5} {number:>8}" for (source, label), number in sorted(numbers.items())]
     if counterparts:
