@@ -1,13 +1,16 @@
 """The documentation against the program, in both directions."""
 
 import re
+from collections.abc import Iterable
 from dataclasses import fields
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from spamfilter import commands
+from spamfilter.config.settings import Settings
 from spamfilter.learning.bulk.training import Outcome
 from spamfilter.reports.drift import Drift
 from spamfilter.reports.rendering import report_json
@@ -82,6 +85,31 @@ def test_the_readme_names_every_page() -> None:
 def test_each_link_of_a_page_leads_somewhere(page: Path) -> None:
     links = set(re.findall(r"\]\((?!https?:|#)([^)#]+)", PAGES[page]))
     assert sorted(link for link in links if not (page.parent / link).exists()) == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_each_link_to_a_heading_leads_to_one(page: Path) -> None:
+    links = set(re.findall(r"\]\((?!https?:)([^)#]*)#([^)]+)\)", PAGES[page]))
+    targets = {(link, anchor): page.parent.joinpath(link).resolve() if link else page for link, anchor in links}
+    assert sorted(link for link, target in targets.items() if link[1] not in anchors(target)) == []
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors that GitHub makes of a page's headings."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_page_names_no_key_that_is_not_there(page: Path) -> None:
+    """That of the changes names former ones, too."""
+    named = set(re.findall(r"\[([a-z]+)\]`?\s+`?([a-z_]+)`", PAGES[page])) if page.stem != "changes" else set()
+    keys = {(section, key) for section, field in Settings.model_fields.items() for key in keys_of(field.annotation)}
+    assert sorted(one for one in named if one[0] in Settings.model_fields and one not in keys) == []
+
+
+def keys_of(section: Any) -> Iterable[str]:
+    return getattr(section, "model_fields", ())
 
 
 @pytest.mark.parametrize("name", commands.COMMANDS)
