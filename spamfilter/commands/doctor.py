@@ -24,7 +24,7 @@ INDENT = 7 + 2 + WIDTH + 2
 @click.option(
     "--dovecot",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="The folder of Dovecot's configuration, if it is not /etc/dovecot.",
+    help="The folder of Dovecot's configuration, if it is neither /etc/dovecot nor /usr/local/etc/dovecot.",
 )
 @as_json_option
 @click.pass_context

@@ -247,7 +247,7 @@ def _rejecting(settings: config.Settings) -> tuple[str, bool]:
 
 @click.command("sample-config")
 @click.argument("name", default="config/spamfilter.toml")
-@click.option("--list", "names", is_flag=True, help="Name all samples: for Postfix, Exim and systemd, too.")
+@click.option("--list", "names", is_flag=True, help="Name all samples: for mail servers, systemd and monitoring, too.")
 def sample_config(name: str, names: bool) -> None:
     """Print the sample configuration, or another sample that came with this version.
 
