@@ -234,7 +234,7 @@ def test_what_is_said_for_ham_counts_less_where_the_text_is_spam() -> None:
 
 def test_the_text_is_heeded_more_the_more_is_learnt() -> None:
     assert believed_of({"ham": 0, "spam": 10_000}) == BELIEVED
-    assert believed_of({"ham": 5_000, "spam": HALFWAY}) == (BELIEVED + BELIEVED_LATER) / 2
+    assert believed_of({"ham": 5_000, "spam": HALFWAY}) == pytest.approx((BELIEVED + BELIEVED_LATER) / 2)
     assert believed_of({"ham": HALFWAY // 2, "spam": HALFWAY}) == pytest.approx(0.8 * BELIEVED + 0.2 * BELIEVED_LATER)
     assert believed_of({"ham": 10**9, "spam": 10**9}) == pytest.approx(BELIEVED_LATER, abs=1e-5)
 
