@@ -20,7 +20,7 @@ MAIL = b"From: a@example.org\r\nSubject: lunch\r\n\r\nat noon?\r\n"
 async def test_spambayes_a_fault_while_judging_neither_loses_nor_refuses_the_mail(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def broken(message: Message, families: Sequence[str], known: object) -> Tokens:
+    def broken(message: Message, families: Sequence[str]) -> Tokens:
         raise RuntimeError("made to fail")
 
     monkeypatch.setattr(voices, "tokenize", broken)
