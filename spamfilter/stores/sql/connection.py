@@ -121,7 +121,7 @@ def file_of(url: str) -> Path | None:
 
 
 def files_of(path: Path) -> dict[Path, os.stat_result]:
-    """The files that a database of SQLite has now; it makes and removes those beside it as it needs them."""
+    """The files of a database of SQLite that exist now: SQLite makes the -wal and -shm, and removes them."""
     found = {}
     for suffix in ("", "-wal", "-shm"):
         file = path.with_name(path.name + suffix)
