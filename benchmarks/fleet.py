@@ -144,7 +144,7 @@ def follow(url: str, followers: int, stop: Event, results: "multiprocessing.Queu
             while True:
                 looks.append(last)
                 ending = stop.is_set()
-                entries = store.entries_after(last)
+                entries, _ = store.news(last)
                 now = datetime.now(UTC)
                 lags.extend((now - entry.at).total_seconds() for entry in entries)
                 missed = [entry.id for entry in entries] != [*range(last + 1, last + 1 + len(entries))]

@@ -166,11 +166,19 @@ class SqlLedger(Ledger):
             return entries_after(connection, last)
 
 
+_tokens = func.coalesce(ledger.c.tokens, undone.c.tokens, type_=schema.PackedTokens).label("tokens")
+_AFTER = (
+    entries(_tokens)
+    .outerjoin(undone, ledger.c.undoes == undone.c.id)
+    .where(ledger.c.id > bindparam("last"))
+    .order_by(ledger.c.id)
+    .limit(ENTRIES)
+)
+
+
 def entries_after(connection: Connection, last: int) -> list[Entry]:
     """As `Ledger.entries_after`."""
-    tokens = func.coalesce(ledger.c.tokens, undone.c.tokens, type_=schema.PackedTokens).label("tokens")
-    new = entries(tokens).outerjoin(undone, ledger.c.undoes == undone.c.id).where(ledger.c.id > last)
-    return [entry_of(row, row.tokens) for row in connection.execute(new.order_by(ledger.c.id).limit(ENTRIES))]
+    return [entry_of(row, row.tokens) for row in connection.execute(_AFTER, {"last": last})]
 
 
 _facts = attrgetter(*(column.name for column in FACTS))
