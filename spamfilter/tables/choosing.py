@@ -7,13 +7,13 @@ that the distribution was not learnt from.
 import math
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
 from spamfilter.bayes.estimator import log_normalised
 from spamfilter.bayes.likelihoods.likelihood import log_priors
-from spamfilter.tables.columns import KINDS, Options, fits
+from spamfilter.tables.columns import KINDS, Cells, Options, Part, cells_of, fits
 from spamfilter.tables.reading import Table
 
 CANDIDATES = ("number", "poisson", "binned", "presence", "category")
@@ -32,33 +32,34 @@ def best_kinds(columns: Iterable[str], table: Table, options: Options) -> dict[s
 
 
 def _best(column: str, table: Table, halves: list[Table], options: Options) -> str:
-    cells = {str(row[column]) for row in table.rows if column in row}
-    if not cells:
+    seen = {str(row[column]) for row in table.rows if column in row}
+    if not seen:
         return "category"
+    kinds = [kind for kind in CANDIDATES if fits(kind, column, seen)]
+    told = dict.fromkeys(kinds, 0.0)
     one, other = halves
-    told = {
-        kind: _told(column, kind, one, other, options) + _told(column, kind, other, one, options)
-        for kind in CANDIDATES
-        if fits(kind, column, cells)
-    }
-    return max(told, key=told.__getitem__)
+    for learnt, judged in ((one, other), (other, one)):
+        classes = {label: learnt.labels.count(label) for label in sorted({*learnt.labels, *judged.labels})}
+        taught, asked = cells_of(column, learnt), cells_of(column, judged)
+        for kind in kinds:
+            part = KINDS[kind](kind, (column,), learnt, options)
+            told[kind] += _told(part, classes, taught, asked)
+    return max(kinds, key=told.__getitem__)
 
 
-def _told(column: str, kind: str, learnt: Table, judged: Table, options: Options) -> float:
-    """The sum of ln P(class | value) over these rows, by what others have taught."""
-    classes = {label: learnt.labels.count(label) for label in sorted({*learnt.labels, *judged.labels})}
-    part = KINDS[kind](kind, (column,), learnt, options)
+def _told(part: Part, classes: Mapping[str, int], taught: Cells, asked: Cells) -> float:
+    """The sum of ln P(class | value) over these cells, by what others have taught. classes: class -> rows of these."""
     for label in classes:
         part.model.admit(label)
-    part.learn(learnt.rows, learnt.labels)
+    part.learn_cells(taught)
     prior = log_priors(classes, "map")
     alike = defaultdict[tuple[tuple[str, float], ...], Counter[str]](Counter)  # many cells may be one feature
-    for row, label in zip(judged.rows, judged.labels, strict=True):
-        if column in row:
-            alike[tuple(part.features(column, row[column]).items())][label] += 1
+    (column,) = part.columns
+    for (cell, label), times in asked.items():
+        alike[tuple(part.features(column, cell).items())][label] += times
     if not alike:
         return 0.0
     likelihoods = [part.model.log_likelihood(dict(features)) for features in alike]
     shares = log_normalised([[prior[str(name)] + found[name] for name in part.model.classes] for found in likelihoods])
-    times = [[labels[str(name)] for name in part.model.classes] for labels in alike.values()]
-    return float((np.maximum(shares, LEAST) * times).sum())
+    rows = [[labels[str(name)] for name in part.model.classes] for labels in alike.values()]
+    return float((np.maximum(shares, LEAST) * rows).sum())

@@ -65,7 +65,7 @@ class TableClassifier:
                 each.model.admit(label)
                 if self.options.fake_document and each.every_word:
                     each.model.learn_one(dict.fromkeys(each.every_word, 1), label)
-            each.learn(table.rows, table.labels)
+            each.learn(table)
 
     def predict(self, row: Row) -> Prediction:
         joint, unknown = self._log_priors(), list[str]()
@@ -73,9 +73,9 @@ class TableClassifier:
             found = each.of(row)
             if found is None:
                 continue
-            if isinstance(each.model, NaiveBayes):
-                unknown += each.model.unknown(found)
-            for label, value in each.log_likelihood(found).items():
+            said, unlearnt = each.say(found)
+            unknown += unlearnt
+            for label, value in said.items():
                 joint[label] += value
         if max(joint.values()) == -math.inf:
             return Prediction(None, joint, dict.fromkeys(joint, math.nan), tuple(unknown))
