@@ -234,7 +234,7 @@ class Supervisor:
                 if not self._ends:
                     self._end()
                 continue
-            how = f"exited with {code}" if code >= 0 else f"was ended by {signal.Signals(-code).name}"
+            how = f"exited with {code}" if code >= 0 else f"was ended by {_signal_name(-code)}"
             log.error("%s, pid %d, %s%s", _who(number), pid, how, "" if self._ends else "; another one takes its place")
 
     def _reload(self) -> None:
@@ -270,3 +270,11 @@ class Supervisor:
 
 def _who(number: int) -> str:
     return "the keeper" if number == KEEPER else f"worker {number}"
+
+
+def _signal_name(number: int) -> str:
+    """The name of a signal; most real-time signals have none: signal(7)."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

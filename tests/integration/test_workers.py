@@ -236,6 +236,13 @@ def test_what_ends_again_and_again_is_replaced_once_a_second(relay: Daemon) -> N
     assert len(relay.log().splitlines()) < 20 + (time.monotonic() - began)
 
 
+def test_a_worker_that_a_signal_without_a_name_ends_is_replaced(relay: Daemon) -> None:
+    os.kill(workers(relay)[0], signal.SIGRTMIN + 6)
+    wait_until(lambda: "another one takes its place" in relay.log(), "the end of the worker in the log")
+    wait_until(lambda: len(workers(relay)) == WORKERS, "two workers again")
+    assert f"was ended by signal {signal.SIGRTMIN + 6}; another one" in relay.log()
+
+
 def test_a_child_of_a_start_script_or_of_a_container_ends_alone(relay: Daemon) -> None:
     relay.stop()
     relay.start("sh", "-c", 'sleep 600 & exec "$0" "$@"')
