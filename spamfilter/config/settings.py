@@ -48,7 +48,7 @@ LIVE: dict[str, frozenset[str]] = {
     "lists": frozenset(("allow", "block", "results_from")),
     "feedback": frozenset((
         "users", "proxies", "marks_a_day", "counterparts", "spam_addresses", "ham_addresses", "answer", "language",
-        "automatic", "traps",
+        "automatic", "traps", "window_days", "window_megabytes",
     )),
     "limits": frozenset((
         "connections", "connections_per_client", "commands", "errors", "message_size", "recipients", "memory_megabytes",
@@ -56,10 +56,10 @@ LIVE: dict[str, frozenset[str]] = {
         "feedback_connections", "feedback_connections_per_user",
     )),
     "log": frozenset(("level",)),
-    "report": frozenset(("mail_to", "mail_from")),
+    "report": frozenset(sections.Report.model_fields),
     "digest": frozenset(sections.Digest.model_fields),
 }  # fmt: skip
-"""Keys that a running relay takes over at SIGHUP; the others need a restart. Those of reports and digests are for
+"""Keys that a running relay takes over at SIGHUP; the others need a restart. Those of mails to people are for
 commands, which read them at each run."""
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from spamfilter.config.settings import load
+from spamfilter.config.settings import Settings, load
 from spamfilter.learning.filter import Filter
 from spamfilter.relay.limits.shared_counters import Shared
 from spamfilter.relay.metrics import Metrics
@@ -35,3 +35,11 @@ async def test_doctor_hears_of_changed_keys_that_the_relay_reads(
     file.write_text(written)
     answer = await status(settings, file, filter, following, Metrics().snapshot(), Shared())
     assert answer["changed"] == changed
+
+
+def test_what_the_journal_keeps_is_taken_over_without_a_restart(tmp_path: Path) -> None:
+    file = tmp_path / "spamfilter.toml"
+    file.write_text("[report]\njournal_days = 7\n[feedback]\nwindow_days = 3\nwindow_megabytes = 10\n")
+    settings, waiting = Settings().reloaded(load(file, {}))
+    feedback = settings.feedback
+    assert (settings.report.journal_days, feedback.window_days, feedback.window_megabytes, waiting) == (7, 3, 10, [])
