@@ -8,6 +8,7 @@ from spamfilter.reports.drift import Drift
 from spamfilter.reports.outages import Downtime, Outage, messages_text
 from spamfilter.reports.report_figures import Figures
 from spamfilter.system.moments import moment_text
+from spamfilter.system.terminal import cell
 
 SOON = 60
 """Days until the disk is full from which on the report warns."""
@@ -53,7 +54,7 @@ def advice(
         last, were = off[-1], "was" if sum(one.messages for one in off) == 1 else "were"
         found.append(
             f"{messages_text(off)} {were} deferred, the last at {moment_text(last.end)}"
-            f" ({last.reply}): senders try again; see Outages, and the logs of the relay and of the next hop"
+            f" ({cell(last.reply, 200)}): senders try again; see Outages, and the logs of the relay and of the next hop"
         )
     if down:
         found.append("the relay did not run, had no database, or had its clock set, see Outages: its log says why")

@@ -5,14 +5,13 @@ Guarantee: no line is wider than the terminal, and no line has control character
 
 import math
 from collections.abc import Iterator, Sequence
-from textwrap import wrap
 
 from spamfilter.reports.drift import Drift
 from spamfilter.reports.outages import Downtime, messages_text
 from spamfilter.reports.report import MatteringWord, Report
 from spamfilter.reports.report_figures import Delay, Figures, Rate
 from spamfilter.system.moments import moment_text, span_text
-from spamfilter.system.terminal import cell
+from spamfilter.system.terminal import cell, folded, shortened
 from spamfilter.system.terminal import width as columns_of
 
 NARROWEST, WIDEST = 60, 120
@@ -40,7 +39,7 @@ def report_text(report: Report, width: int = 100, encoding: str = "utf-8") -> st
     lines = [line for section in sections for line in section(report, width)]
     head = f"spamfilter report, {moment_text(report.since)} to {moment_text(report.until)}"
     head += f", {cell(report.host, 100)}" if report.host else ""
-    text = "\n".join(line[:width].rstrip() for line in (head, *lines))
+    text = "\n".join(shortened(line.rstrip(), width) for line in (*_wrapped("", head, width), *lines))
     try:
         text.encode(encoding)
     except UnicodeEncodeError:
@@ -242,10 +241,7 @@ def _latest(report: Report, width: int) -> Iterator[str]:
 
 
 def _wrapped(head: str, sentence: str, width: int) -> Iterator[str]:
-    indent = " " * len(head)
-    yield from wrap(
-        sentence, width, initial_indent=head, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
-    )
+    yield from folded(head + sentence, width, len(head)).split("\n")
 
 
 def _lists(report: Report, width: int) -> Iterator[str]:

@@ -20,6 +20,8 @@ from spamfilter.reports.report import LATEST, WORDS, Report, build
 from spamfilter.reports.report_figures import figures_of
 from spamfilter.reports.text import BARS, report_text
 from spamfilter.stores import Entry, Store
+from spamfilter.system.moments import moment_text
+from spamfilter.system.terminal import width as columns_of
 from tests.support.made import NOON, VOICE, journal_entry
 from tests.support.memory_store import MemoryStore
 
@@ -243,6 +245,25 @@ def test_the_report_is_text_as_wide_as_the_terminal_whatever_the_mail_said() -> 
         text = report_text(report(store), width, encoding)
         assert all(len(line) <= min(max(width, 60), 120) for line in text.split("\n"))
         assert all(letter == "\n" or " " <= letter <= "~" or letter in bars for letter in text)
+
+
+def test_the_reply_of_a_next_hop_is_harmless_and_fits_wherever_it_is_told() -> None:
+    store = MemoryStore()
+    reply = "451 \x1b[31m\u202e " + "\u5783\u573e" * 150
+    store.write_journal([journal_entry(id="1", at=NOON - timedelta(hours=1), reply=reply)])
+    made = report(store)
+    assert any("\\x1b[31m" in sentence for sentence in made.advice)
+    for width in (60, 100):
+        lines = report_text(made, width).split("\n")
+        assert all(columns_of(line) <= width for line in lines)
+        assert not any(letter in "\x1b\u202e" for line in lines for letter in line)
+
+
+def test_the_title_names_period_and_host_whatever_the_width() -> None:
+    host = "mail.of.a.long.name.example.org"
+    title, _, _ = report_text(build(MemoryStore(), ["fields"], NOON - WEEK, NOON, host=host), 60).partition("\n\n")
+    since, until = moment_text(NOON - WEEK), moment_text(NOON)
+    assert title.split() == f"spamfilter report, {since} to {until}, {host}".split()
 
 
 def test_what_does_not_fit_is_left_out_whole_and_no_figure_is_cut_off() -> None:
