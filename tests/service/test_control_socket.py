@@ -673,9 +673,10 @@ def test_what_is_no_relay_is_named(tmp_path: Path, answer: bytes) -> None:
         client.ask({"command": "status"})
 
 
-def test_a_relay_that_hangs_up_is_worth_another_try(tmp_path: Path) -> None:
+@pytest.mark.parametrize("answer", [b"", b'{"changed": tr'], ids=["nothing", "half"])
+def test_a_relay_that_hangs_up_is_worth_another_try(tmp_path: Path, answer: bytes) -> None:
     with (
-        answering(tmp_path / "x.sock", b"") as path,
+        answering(tmp_path / "x.sock", answer, read=1000) as path,
         closing(SocketClient(path)) as client,
         pytest.raises(TryAgain, match=r"x.sock: .*; try again"),
     ):

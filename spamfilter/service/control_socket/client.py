@@ -63,7 +63,7 @@ class SocketClient:
             line = self._answers.readline()
         except OSError as error:
             raise TryAgain(f"{self._path}: {error.strerror or 'no answer'}; try again") from error
-        if not line:
+        if not line.endswith(b"\n"):  # nothing, or half an answer
             raise TryAgain(f"{self._path}: the relay hung up; try again")
         try:
             answer = json.loads(line)
