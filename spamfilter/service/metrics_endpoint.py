@@ -11,7 +11,6 @@ import socket
 from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
 
-from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector
@@ -35,8 +34,7 @@ class MetricsFrontEnd:
     """Serves the metrics that `snapshot` returns on any number of sockets."""
 
     def __init__(self, snapshot: Callable[[], Snapshot]) -> None:
-        self._registry = CollectorRegistry()
-        self._registry.register(_Snapshots(snapshot))
+        self._snapshots = _Snapshots(snapshot)
         self._servers: list[asyncio.Server] = []
         self._open: list[asyncio.StreamWriter] = []
 
@@ -80,7 +78,7 @@ class MetricsFrontEnd:
             return _response("405 Method Not Allowed", b"GET alone\n", "Allow: GET, HEAD\r\n")
         if path.partition(b"?")[0] != b"/metrics":
             return _response("404 Not Found", b"see /metrics\n")
-        return _response("200 OK", generate_latest(self._registry), whole=method == b"GET")
+        return _response("200 OK", generate_latest(self._snapshots), whole=method == b"GET")
 
 
 async def _request(reader: asyncio.StreamReader) -> bytes:

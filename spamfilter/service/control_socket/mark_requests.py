@@ -47,7 +47,7 @@ async def make_mark(
             " relay's configuration with --config, or another [feedback] socket; nothing was learnt"
         )
     id, name = request.get("id"), request.get("name", "the mail")
-    if not isinstance(name, str) or not (id is None or isinstance(id, str)):
+    if not isinstance(name, str) or not isinstance(id, str | None):
         raise InputError("name and id must be text")
     if mail is not None and id is None:
         shown = name if name.isprintable() else printable(name, 200)  # terminals show it
