@@ -62,16 +62,17 @@ def charts_of(report: Report) -> list[Chart]:
     """By day unless the period is short; by hour along the period, or if that is long by hour of the day."""
     found = []
     if report.until - report.since > SHORT:
-        found.append(_chart(f"By day, {report.zone}", report.days, _day_label(len(report.days))))
+        found.append(_chart(f"By day, {report.zone}", report.days, _day_label))
     if report.timeline:
-        found.append(_chart(f"By hour, {report.zone}", report.timeline, _hour_label(len(report.timeline))))
+        found.append(_chart(f"By hour, {report.zone}", report.timeline, _hour_label))
     else:
         title = f"By hour of the day, {report.zone}"
-        found.append(_chart(title, report.hours, lambda at, slot: "" if at % 3 else slot.at))
+        found.append(_chart(title, report.hours, lambda number, slot, of: "" if number % 3 else slot.at))
     return found
 
 
-def _chart(title: str, slots: list[Slot], label: Callable[[int, Slot], str]) -> Chart:
+def _chart(title: str, slots: list[Slot], label: Callable[[int, Slot, int], str]) -> Chart:
+    """label: of a slot, by its number and how many there are."""
     step, top = scale(max((sum(slot.classes.values()) for slot in slots), default=0))
 
     def pixels(count: int) -> int:
@@ -79,7 +80,7 @@ def _chart(title: str, slots: list[Slot], label: Callable[[int, Slot], str]) -> 
         return max(round(HEIGHT * count / top), 1) if count else 0
 
     bars = [
-        Bar(slot, {name: pixels(slot.classes[name]) for name in COLOURS}, label(number, slot))
+        Bar(slot, {name: pixels(slot.classes[name]) for name in COLOURS}, label(number, slot, len(slots)))
         for number, slot in enumerate(slots)
     ]
     return Chart(title, bars, {line: pixels(line) for line in range(top, 0, -step)})
@@ -96,30 +97,20 @@ def scale(most: int) -> tuple[int, int]:
     return step, max(-(-most // step), 1) * step
 
 
-def _day_label(days: int) -> Callable[[int, Slot], str]:
+def _day_label(number: int, slot: Slot, days: int) -> str:
     """The label below a bar: the day, with the month if it changed; LABELS of them, or of many days only the months."""
-    every = -(-days // LABELS)
-
-    def label(number: int, slot: Slot) -> str:
-        day = date.fromisoformat(slot.at)
-        if days > MANY:
-            return day.strftime("%b") if day.day == 1 else ""
-        if number % every:
-            return ""
-        last = day - timedelta(days=every)
-        return day.strftime("%-d" if number and last.month == day.month else "%-d %b")
-
-    return label
+    day, every = date.fromisoformat(slot.at), -(-days // LABELS)
+    if days > MANY:
+        return day.strftime("%b") if day.day == 1 else ""
+    if number % every:
+        return ""
+    last = day - timedelta(days=every)
+    return day.strftime("%-d" if number and last.month == day.month else "%-d %b")
 
 
-def _hour_label(hours: int) -> Callable[[int, Slot], str]:
+def _hour_label(number: int, slot: Slot, hours: int) -> str:
     """The label below a bar: the day at its begin; with few bars every third hour, too, where the day leaves room."""
-    few = hours <= 24 * SHORT.days + 1
-
-    def label(number: int, slot: Slot) -> str:
-        at = datetime.fromisoformat(slot.at)
-        if not at.hour:
-            return at.strftime("%-d %b" if number < 24 or at.day == 1 else "%-d")
-        return at.strftime("%H") if few and at.hour > 3 and not at.hour % 3 else ""
-
-    return label
+    at, few = datetime.fromisoformat(slot.at), hours <= 24 * SHORT.days + 1
+    if not at.hour:
+        return at.strftime("%-d %b" if number < 24 or at.day == 1 else "%-d")
+    return at.strftime("%H") if few and at.hour > 3 and not at.hour % 3 else ""

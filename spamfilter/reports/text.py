@@ -70,24 +70,14 @@ def sparkline(numbers: Sequence[float]) -> str:
     return "".join(BARS[math.ceil(8 * number / most)] if number else " " for number in numbers)
 
 
-def relative_change(now: float, before: float) -> str:
-    """The change in per cent; '' if the number before was 0.
-
-    >>> relative_change(150, 100), relative_change(100, 100), relative_change(1, 0)
-    ('+50 %', '0 %', '')
-    """
+def message_change(report: Report) -> str:
+    """The change of messages in the same time, compared with the period before, as in '+50 %'; '' if that had none."""
+    now = report.figures.messages * (report.since - report.before_since).total_seconds()
+    before = report.before.messages * (report.until - report.since).total_seconds()
     if not before:
         return ""
     change = round(100 * (now / before - 1))
     return f"{change:+d} %" if change else "0 %"
-
-
-def message_change(report: Report) -> str:
-    """The change of messages in the same time, compared with the period before; '' if that had none."""
-    now, before = report.until - report.since, report.since - report.before_since
-    return relative_change(
-        report.figures.messages * before.total_seconds(), report.before.messages * now.total_seconds()
-    )
 
 
 def drift_text(drift: Drift) -> str:
@@ -140,7 +130,7 @@ def _mail(report: Report, width: int) -> Iterator[str]:
         per_day = _grouped([sum(day.classes.values()) for day in report.days], room)
         spam = _grouped([day.classes["spam"] for day in report.days], room)
         yield f"  by day    {sparkline(per_day)}"
-        yield f"  spam      {''.join(sparkline([*spam, max(per_day)])[:-1])}"
+        yield f"  spam      {sparkline([*spam, max(per_day)])[:-1]}"
         by_hour = _grouped([sum(hour.classes.values()) for hour in report.timeline or report.hours], room)
         yield f"  by hour   {sparkline(by_hour)}{'' if report.timeline else f'  0 to 23, {report.zone}'}"
     yield ""
@@ -240,8 +230,8 @@ def _latest(report: Report, width: int) -> Iterator[str]:
             yield head + (f"  {cell(waiting.subject, room)}" if (room := width - columns_of(head) - 2) > 0 else "")
 
 
-def _wrapped(head: str, sentence: str, width: int) -> Iterator[str]:
-    yield from folded(head + sentence, width, len(head)).split("\n")
+def _wrapped(head: str, sentence: str, width: int) -> list[str]:
+    return folded(head + sentence, width, len(head)).split("\n")
 
 
 def _lists(report: Report, width: int) -> Iterator[str]:
