@@ -153,16 +153,15 @@ def _voices(name: str, learn: Learn) -> Voices:
         return _voices("multinomial", learn)
     if name in LIKELIHOODS:
         return everybodys(learn.model_copy(update={"voices": [], "likelihood": name}).chosen())
-    pairs = dict(pair.partition("=")[::2] for pair in name.split(","))
-    for voice, likelihood in pairs.items():
-        if not fits(voice, likelihood):
-            raise InputError(
-                f"{name!r}: not a contender; name {CONFIGURED}, {ONE_RULE}, a likelihood ({', '.join(LIKELIHOODS)}),"
-                f" or likelihoods by voice ({', '.join(VOICES)}), as in fields=soft,phrases=eddc; gaussian is for"
-                f" {ATTRIBUTES}, and only it"
-            )
-    weights = {voice: getattr(learn, voice).weight if len(pairs) > 1 else 1.0 for voice in pairs}
-    return tuple(Voice(voice, learn.parametrised(kind), weights[voice]) for voice, kind in pairs.items())
+    pairs = [pair.partition("=")[::2] for pair in name.split(",")]
+    if len(dict(pairs)) < len(pairs) or not all(fits(voice, likelihood) for voice, likelihood in pairs):
+        raise InputError(
+            f"{name!r}: not a contender; name {CONFIGURED}, {ONE_RULE}, a likelihood ({', '.join(LIKELIHOODS)}),"
+            f" or likelihoods by voice ({', '.join(VOICES)}), each voice once, as in fields=soft,phrases=eddc; gaussian"
+            f" is for {ATTRIBUTES}, and only it"
+        )
+    weights = {voice: getattr(learn, voice).weight if len(pairs) > 1 else 1.0 for voice, _ in pairs}
+    return tuple(Voice(voice, learn.parametrised(kind), weights[voice]) for voice, kind in pairs)
 
 
 def of_mails(mails: Iterable[tuple[Label, Mail]], voices: Voices) -> list[Example]:

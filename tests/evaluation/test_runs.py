@@ -115,7 +115,19 @@ def test_contenders_enter_anew_each_time_with_nothing_learnt() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["", "sfot", "fields", "fields=", "=soft", "fields=sfot", "filds=soft", "fields=soft,", "fields:soft", "Soft"],
+    [
+        "",
+        "sfot",
+        "fields",
+        "fields=",
+        "=soft",
+        "fields=sfot",
+        "filds=soft",
+        "fields=soft,",
+        "fields:soft",
+        "Soft",
+        "fields=soft,fields=eddc",
+    ],
 )
 def test_a_contender_that_is_none_is_named_beside_the_choices(name: str) -> None:
     with pytest.raises(InputError) as raised:
