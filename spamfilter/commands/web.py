@@ -21,13 +21,16 @@ def web_password(name: str, role: Role) -> None:
 
     Example: spamfilter web-password alice --role administer >> /etc/spamfilter/accounts
     """
-    if sys.stdin.isatty():
-        password: str = click.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
-    else:
-        password = sys.stdin.readline().rstrip("\r\n")
-        if not password:
-            raise InputError("standard input: no password; type one, or pipe one in")
-    click.echo(line_of(name, role, password))
+    try:
+        if sys.stdin.isatty():
+            password: str = click.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
+        else:
+            password = sys.stdin.readline().rstrip("\r\n")
+            if not password:
+                raise InputError("standard input: no password; type one, or pipe one in")
+        click.echo(line_of(name, role, password))
+    except UnicodeError:
+        raise InputError("standard input: the password is not in the characters of the locale; send UTF-8") from None
 
 
 @click.command()

@@ -88,7 +88,7 @@ def line_of(name: str, role: Role, password: str) -> str:
     try:
         valid_name(name)
     except ValueError as error:
-        raise InputError(str(error)) from None
+        raise InputError(f"name: {error}") from None
     if not SHORTEST <= len(password) <= LONGEST:
         raise InputError(f"a password has from {SHORTEST} to {LONGEST} letters; this has {len(password)}")
     return f"{name}:{role}:{_hasher().hash(password)}"
