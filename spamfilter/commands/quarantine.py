@@ -136,8 +136,13 @@ def release(file: Path | None, names: tuple[str, ...], no_learn: bool, only: str
             sentence(f"{id}: delivered to {', '.join(f'<{readable(path)}>' for path in released.delivered)}")
             if released.unnoted:
                 warn(f"{id}: the delivery is not in the history: {released.unnoted}")
-            if not no_learn:
-                _learn(file, id, released)
+            try:
+                if not no_learn:
+                    _learn(file, id, released)
+            except SpamfilterError as error:
+                if not released.refused:
+                    raise
+                complain(str(error))
             _check_delivered(id, released)
 
         _each(names, one)

@@ -417,6 +417,18 @@ async def test_a_database_in_trouble_is_told_and_the_mail_is_delivered_once(ward
     assert warder.arrived() == [unflagged(kept)]
 
 
+async def test_a_recipient_that_is_refused_is_told_though_the_mail_cannot_be_learnt(warder: Warder) -> None:
+    id, _ = warder.keep(recipients=TWO)
+    (warder.shell.folder / "spamfilter.db").write_bytes(b"no database" * 100)
+    warder.hop.replies["RCPT TO:<b@example.net>"] = b"550 5.1.1 no such user\r\n"
+    result = await warder.run("release", id)
+    assert (result.exit_code, result.stdout) == (1, f"{id}: delivered to <c@example.net>\n")
+    assert f"\nspamfilter: {id}: delivered, but not learnt: " in result.stderr
+    assert result.stderr.endswith(
+        f"spamfilter: {id}: stays in quarantine for <b@example.net>: 550 5.1.1 no such user\n"
+    )
+
+
 async def test_several_are_released_whatever_becomes_of_one_of_them(warder: Warder) -> None:
     (one, _), (two, _) = warder.keep(mail(name="one")), warder.keep(mail(name="two"))
     unknown = new_id()
