@@ -144,15 +144,15 @@ def evaluate(
     length = steps(protocol, len(examples), len(names), trial)
     with progress("Evaluating", length) as tell:
         outcomes = past + runs.evaluate(examples, enter, protocol, trial, tell, resamples)
-    if scores:
-        runs.write_scores(scores, outcomes[-1].run)
-    if plot:
-        plots.draw(plot, outcomes, f"{protocol}, {len(examples):,} messages")
     if as_json:
         for found in outcomes:
             click.echo(rendering.to_json(rendering.outcome_json(found, suspects)))
     else:
         for line in rendering.outcomes_text(outcomes, suspects, table_width()).split("\n"):
             sentence(line, indent=4)
+    if scores:
+        runs.write_scores(scores, outcomes[-1].run)
+    if plot:
+        plots.draw(plot, outcomes, f"{protocol}, {len(examples):,} messages")
     if problems:
         sys.exit(InputError.exit_code)

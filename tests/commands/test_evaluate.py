@@ -223,6 +223,12 @@ def test_scores_are_lines_in_the_order_of_the_index(shell: Shell, words: Sequenc
     assert float(lines[-1][4]) > 0.5
 
 
+def test_a_disk_that_is_full_costs_the_file_and_not_the_figures(shell: Shell) -> None:
+    result = shell.run("evaluate", index(shell, "hshs"), "--scores", "/dev/full", "--resamples", "0")
+    assert (result.exit_code, "4 messages judged: 2 ham, 2 spam" in result.stdout) == (2, True)
+    assert result.stderr.endswith("spamfilter: /dev/full: No space left on device\n")
+
+
 @pytest.mark.parametrize("words", [(), ("--protocol", "learning-curve")], ids=["prequential", "learning-curve"])
 @pytest.mark.parametrize("name", ["plot.svg", "plot.png"])
 def test_a_picture_is_drawn(shell: Shell, name: str, words: tuple[str, ...]) -> None:
