@@ -71,10 +71,12 @@ def classify(table: Path | None, **options: Any) -> None:
     Example: spamfilter classify weather.csv --label play --predict today.csv
     """
     asked = Arguments(table, **options)
-    _one_task({
+    tasks = {
         "--predict": asked.new is not None, "--show": bool(asked.shown), "--itself": asked.itself,
         "--learning-curve": asked.curve, "--folds": asked.folds is not None,
-    })  # fmt: skip
+    }  # fmt: skip
+    if len(said := [task for task, chosen in tasks.items() if chosen]) > 1:
+        raise InputError(f"{' and '.join(said)}: choose one")
     counting = asked.counting()
     known = asked.known()
     names = asked.likelihoods or ("multinomial",)
@@ -130,11 +132,6 @@ def _compare(
                 click.echo(f"  {printable(line, 100)}")
         for outcome in outcomes[name]:
             click.echo("\n".join(outcome.lines(name, asked.curve)))
-
-
-def _one_task(tasks: Mapping[str, bool]) -> None:
-    if len(said := [task for task, chosen in tasks.items() if chosen]) > 1:
-        raise InputError(f"{' and '.join(said)}: choose one")
 
 
 def _guesses(maker: TableClassifier | None, known: Table) -> dict[str, str]:

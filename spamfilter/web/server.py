@@ -97,20 +97,14 @@ class _Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, site: Site) -> None:
         super().__init__(config)
         self._site = site
-        self._reading: asyncio.Task[None] | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._site.reload)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})  # which the starting process may have blocked
-        self._reading = asyncio.create_task(overview.read_ahead(self._site))
+        self._reading = asyncio.create_task(overview.read_ahead(self._site))  # cancelled as the event loop ends
         log.info("ready: http://%s/", ", ".join(map(name_of, sockets or [])))
         notify("READY=1")
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        if self._reading is not None:
-            self._reading.cancel()
-        await super().shutdown(sockets)
 
 
 def application(settings: Settings, file: Path | None, store: Store, accounts: Accounts) -> Starlette:
@@ -118,7 +112,10 @@ def application(settings: Settings, file: Path | None, store: Store, accounts: A
     visitors = Visitors(settings.web, accounts)
     site = Site(settings, file, store, Sessions(settings.web.session_hours), visitors, Lock())
     folder = Path(__file__).parent / "templates"
-    routes = [Route(page.path, partial(_answer, site, page), methods=_methods(page)) for page in PAGES]
+    routes = []
+    for page in PAGES:
+        methods = ["GET"] * bool(page.get) + ["POST"] * bool(page.post)
+        routes.append(Route(page.path, partial(_answer, site, page), methods=methods))
     for name, kind in FILES.items():
         content = Response((folder / name).read_bytes(), media_type=kind)
         routes.append(Route(f"/{name}", content, methods=["GET"]))
@@ -130,10 +127,6 @@ def application(settings: Settings, file: Path | None, store: Store, accounts: A
     )
     app.state.site = site
     return app
-
-
-def _methods(page: Page) -> list[str]:
-    return [name for name, answer in (("GET", page.get), ("POST", page.post)) if answer is not None]
 
 
 async def _failed(request: Request, error: Exception) -> Response:

@@ -26,8 +26,6 @@ from spamfilter.web.site.sessions import Session, Sessions
 from spamfilter.web.site.status_strip import StatusStrip
 from spamfilter.web.site.visitors import Origin, Visitors
 
-__all__ = ["Page", "Site", "Visit", "number_in", "redirected", "shown"]
-
 
 @dataclass(slots=True)
 class Site:
