@@ -1,5 +1,6 @@
 """Fixtures that any test may use."""
 
+import os
 import re
 import signal
 import time
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     # A shell that starts the tests in the background ignores it for them, and for all programs that they start.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+os.environ["TZ"] = "UTC"  # times without an offset are local; a developer's clock may be any
+time.tzset()
 
 LONGEST = (
     "test_textbook_page.py", "test_month.py", "test_readme.py", "test_lint.py", "test_postgresql.py", "test_wheel.py",
