@@ -92,6 +92,13 @@ def test_the_files_can_be_read_by_nobody_else(path: Path) -> None:
     assert set(modes.values()) == {"0o600"}
 
 
+def test_a_name_with_a_percent_sign_is_the_name_of_the_file(tmp_path: Path) -> None:
+    with opened(tmp_path / "a%20b#c.db") as store:
+        trained(store)
+        modes = {file.name.partition("-")[0]: oct(mode(file)) for file in tmp_path.iterdir()}
+    assert modes == {"a%20b#c.db": "0o600"}
+
+
 def test_the_database_is_in_wal_mode_and_syncs_every_commit(path: Path) -> None:
     with opened(path) as store, store.engine.connect() as connection:
         pragmas = {

@@ -16,7 +16,7 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
 
-from sqlalchemy import Connection, Engine, create_engine, event, make_url
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError
 from sqlalchemy.pool import QueuePool
 
@@ -77,7 +77,7 @@ def connect(url: str, replaced: Callable[[], None]) -> Engine:
             raise damaged(where, f"a value is no JSON ({error})") from error
 
     engine = create_engine(
-        url,
+        URL.create("sqlite", database=str(path)),  # not the text, in which SQLAlchemy 2.1 takes %20 for a space
         poolclass=QueuePool,
         hide_parameters=True,  # words of mail do not belong in a log
         json_deserializer=read_json,
