@@ -85,14 +85,19 @@ class Review:
 
     def skip(self, digest: bytes) -> None:
         """Put a message at the end."""
-        skipped = {**self._skipped(), digest.hex(): datetime.now(UTC).isoformat()}
-        latest = heapq.nlargest(MOST_SKIPPED, skipped.items(), key=lambda item: item[1])
-        self._store.put_setting(SKIPPED, dict(latest))
+        self._note_skipped(digest, datetime.now(UTC).isoformat())
 
     def unskip(self, digest: bytes) -> None:
-        skipped = self._skipped()
-        if skipped.pop(digest.hex(), None) is not None:
-            self._store.put_setting(SKIPPED, skipped)
+        self._note_skipped(digest, None)
+
+    def _note_skipped(self, digest: bytes, at: str | None) -> None:
+        with self._store.learning() as learning:  # in which nobody else skips
+            skipped = self._skipped()
+            skipped.pop(digest.hex(), None)
+            if at is not None:
+                skipped[digest.hex()] = at
+            latest = heapq.nlargest(MOST_SKIPPED, skipped.items(), key=lambda item: item[1])
+            learning.put_setting(SKIPPED, dict(latest))
 
     def _skipped(self) -> dict[str, str]:
         """Digest -> when it was skipped."""

@@ -9,6 +9,9 @@ import smtplib
 import subprocess
 import sys
 import termios
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -21,7 +24,7 @@ from spamfilter.learning import review as reviewing
 from spamfilter.learning.filter import Filter
 from spamfilter.learning.review import Review
 from spamfilter.mail.message import parse
-from spamfilter.stores import Entry, JournalEntry
+from spamfilter.stores import Entry, JournalEntry, open_store
 from spamfilter.system import paths
 from spamfilter.system.ids import new_id
 from spamfilter.system.moments import moment_text
@@ -135,6 +138,25 @@ def test_no_more_skips_are_kept_than_the_bound(review: Review, monkeypatch: pyte
     kept = review._store.get_setting(reviewing.SKIPPED)
     assert isinstance(kept, dict)
     assert set(kept) == {b"b".hex(), b"c".hex()}
+
+
+def test_what_two_people_skip_at_once_is_skipped(tmp_path: Path) -> None:
+    digests = [b"%d" % number for number in range(40)]
+
+    def skip(some: Sequence[bytes]) -> None:
+        with closing(open_store(url)) as store:
+            review = Review(Filter(store, VOICE), 0.9)
+            for digest in some:
+                review.skip(digest)
+
+    url = f"sqlite:///{tmp_path / 'store.db'}"
+    with closing(open_store(url)) as store:
+        Filter(store, VOICE)
+        with ThreadPoolExecutor(2) as threads:
+            assert len([*threads.map(skip, (digests[::2], digests[1::2]))]) == 2
+        kept = store.get_setting(reviewing.SKIPPED)
+    assert isinstance(kept, dict)
+    assert set(kept) == {digest.hex() for digest in digests}
 
 
 def test_no_more_is_offered_than_the_bound_and_that_is_the_best(
