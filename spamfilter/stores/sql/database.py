@@ -55,19 +55,19 @@ _versions = Table(
 
 
 class Database:
-    """One file of SQLite, or one database of PostgreSQL. generation: grows when another one was put in its place."""
+    """One file of SQLite, or one database of PostgreSQL. where: its name in messages to people.
+
+    generation: grows when another one was put in its place.
+    """
 
     generation: int = 0
+    where: str = ""
 
     def __init__(self, url: str) -> None:
-        self._where = place_of(url)
+        self.where = place_of(url)
         self.engine = connect(url, self._replaced)
         self._path = file_of(url)
         self._file = self._identity()
-
-    @property
-    def where(self) -> str:
-        return self._where
 
     def _replaced(self) -> None:
         self.generation += 1

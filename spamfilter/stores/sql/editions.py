@@ -17,9 +17,9 @@ from spamfilter.bayes.labels import LABELS
 from spamfilter.bayes.model import State
 from spamfilter.errors import StoreBusy, StoreFull
 from spamfilter.stores.schema import EDITION, amounts, classes, ledger, tallies, vocabularies, words
+from spamfilter.stores.sql import queries
 from spamfilter.stores.sql.connection import damaged
 from spamfilter.stores.sql.database import Database
-from spamfilter.stores.sql.queries import execute_many, put_amounts, put_setting_row, setting, written_over
 from spamfilter.stores.store import Relearnt, Rewriting
 from spamfilter.system.batches import paused
 
@@ -33,9 +33,8 @@ BEGUN = "edition begun"
 
 _UNUSED = ("freelist_count", "page_size")
 
-_PUT_WORDS = written_over(upsert(words))
-_OLD_KEY = ("old_edition", "old_voice", "old_word")
-_DROP_WORD = delete(words).where(*(column == bindparam(f"old_{column.name}") for column in words.primary_key))
+_PUT_WORDS = queries.written_over(upsert(words))
+_DROP_WORD = delete(words).where(queries.has_key(words))
 _PUT_TOKENS = update(ledger).where(ledger.c.id == bindparam("entry")).values(tokens=bindparam("new_tokens"))
 
 Row = TypeVar("Row")
@@ -48,8 +47,8 @@ class SqlEditions(Database):
 
     def new_edition(self) -> int:
         with self.writing() as connection:
-            edition = 1 + max(setting(connection, EDITION) or 0, setting(connection, BEGUN) or 0)
-            put_setting_row(connection, BEGUN, edition)
+            edition = 1 + max(queries.setting(connection, EDITION) or 0, queries.setting(connection, BEGUN) or 0)
+            queries.put_setting_row(connection, BEGUN, edition)
         self.sweep_editions()
         return edition
 
@@ -126,7 +125,7 @@ def write_rest(connection: Connection, edition: int, state: State, rest: Rewriti
             tally = (counts.tallies or {}).get(label, {})
             if having := [{**here, "class": label, "count": count, "words": number} for count, number in tally.items()]:
                 connection.execute(insert(tallies), having)
-    put_setting_row(connection, EDITION, edition)
+    queries.put_setting_row(connection, EDITION, edition)
 
 
 def _first_unused(connection: Connection, table: Table) -> int | None:
@@ -136,11 +135,11 @@ def _first_unused(connection: Connection, table: Table) -> int | None:
 
 def _used(connection: Connection) -> list[int]:
     """The editions that judge or are being written."""
-    return [setting(connection, EDITION) or 0, setting(connection, BEGUN) or 0]
+    return [queries.setting(connection, EDITION) or 0, queries.setting(connection, BEGUN) or 0]
 
 
 def _check(connection: Connection, edition: int) -> None:
-    if setting(connection, BEGUN) != edition:
+    if queries.setting(connection, BEGUN) != edition:
         raise StoreBusy("another process has begun to rebuild the counts since; this one gives way to it")
 
 
@@ -153,12 +152,13 @@ def _word_rows(edition: int, state: State, some: Rewriting) -> Iterator[WordRow]
 
 
 def _write_words(connection: Connection, rows: list[WordRow]) -> None:
-    execute_many(connection, _PUT_WORDS, tuple(words.columns.keys()), [row for row in rows if row[3] or row[4]])
-    execute_many(connection, _DROP_WORD, _OLD_KEY, [row for row in rows if not (row[3] or row[4])])
+    kept, gone = ([row for row in rows if any(row[3:]) == counts] for counts in (True, False))
+    queries.execute_many(connection, _PUT_WORDS, tuple(words.columns.keys()), kept)
+    queries.execute_many(connection, _DROP_WORD, queries.new_values(words.primary_key), gone)
 
 
 def _write_lessons(connection: Connection, edition: int, lessons: list[Relearnt]) -> None:
-    put_amounts(connection, edition, [(lesson.id, lesson.added, lesson.calibrated) for lesson in lessons])
+    queries.put_amounts(connection, edition, [(lesson.id, lesson.added, lesson.calibrated) for lesson in lessons])
     reread = [{"entry": one.id, "new_tokens": one.tokens} for one in lessons if one.tokens is not None]
     if reread:
         connection.execute(_PUT_TOKENS, reread)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import repeat
 from typing import Any
 
-from sqlalchemy import Column, ColumnElement, Connection, Table, Update, and_, bindparam, delete, literal_column, update
+from sqlalchemy import ColumnElement, Connection, Table, Update, bindparam, delete, literal_column, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 
 from spamfilter.bayes.calibration import Calibration
@@ -19,6 +19,7 @@ from spamfilter.stores.schema import classes, ledger, tallies, vocabularies, wor
 from spamfilter.stores.sql import queries
 from spamfilter.stores.sql.dialects import last_id
 from spamfilter.stores.sql.editions import WordRow, write_rest
+from spamfilter.stores.sql.queries import has_key, new_values
 from spamfilter.stores.store import Entry, Learning, Rewriting
 
 _Changes = dict[Label, dict[Token, int]]
@@ -125,7 +126,7 @@ class SqlLearning(queries.SqlLedger, Learning):
         ]
         self._add(tallies, moved)
         left = [row for row in moved if row[4] < 0]  # of these go those that no word has any more
-        queries.execute_many(self._connection, _DROP_TALLIES, _new(tallies.primary_key), left)
+        queries.execute_many(self._connection, _DROP_TALLIES, new_values(tallies.primary_key), left)
         if any(self._learnt.values()):
             learnt = queries.setting(self._connection, "learnt") or dict.fromkeys(LABELS, 0)
             self.put_setting("learnt", {label: learnt[label] + self._learnt[label] for label in LABELS})
@@ -144,24 +145,14 @@ class SqlLearning(queries.SqlLedger, Learning):
         less = [row for row in rows if min(row[key:]) < 0]
         more = [row for row in rows if row not in less] if less else rows
         queries.execute_many(self._connection, _MORE[table], tuple(table.columns.keys()), more)
-        if queries.execute_many(self._connection, _LESS[table], _new(table.columns), less) != len(less):
+        if queries.execute_many(self._connection, _LESS[table], new_values(table.columns), less) != len(less):
             raise CountError(f"the {table.name} table lacks rows of the learning that is to be taken back")
 
     def _take_away(self, less: list[WordRow]) -> None:
         """Changes below zero; words that count nothing any more go, so that undoing leaves no trace."""
-        rows = queries.converted(self._connection.dialect, tuple(words.columns), less)
-        if queries.execute_many(self._connection, _TAKE_WORDS, _new(words.columns), rows) != len(rows):
+        if queries.execute_many(self._connection, _TAKE_WORDS, new_values(words.columns), less) != len(less):
             raise CountError("the words table lacks words of the learning that is to be taken back")
-        queries.execute_many(self._connection, _DROP_WORDS, _new(words.primary_key), rows)
-
-
-def _new(columns: Iterable[Column[Any]]) -> tuple[str, ...]:
-    """The parameters of a statement that changes rows, with the values of these columns."""
-    return tuple(f"new_{column.name}" for column in columns)
-
-
-def _at(table: Table) -> ColumnElement[bool]:
-    return and_(*(column == bindparam(f"new_{column.name}") for column in table.primary_key))
+        queries.execute_many(self._connection, _DROP_WORDS, new_values(words.primary_key), less)
 
 
 def _numbers(table: Table) -> tuple[str, ...]:
@@ -170,12 +161,12 @@ def _numbers(table: Table) -> tuple[str, ...]:
 
 def _adding(table: Table) -> Update:
     changed = {name: table.c[name] + bindparam(f"new_{name}") for name in _numbers(table)}
-    return update(table).where(_at(table)).values(changed)
+    return update(table).where(has_key(table)).values(changed)
 
 
 _NOTHING: ColumnElement[int] = literal_column("0")
 _TAKE_WORDS = _adding(words)
-_DROP_WORDS = delete(words).where(_at(words), words.c.ham == _NOTHING, words.c.spam == _NOTHING)
+_DROP_WORDS = delete(words).where(has_key(words), words.c.ham == _NOTHING, words.c.spam == _NOTHING)
 _MORE = {table: queries.written_over(upsert(table), _numbers(table)) for table in (classes, vocabularies, tallies)}
 _LESS = {table: _adding(table) for table in _MORE}
-_DROP_TALLIES = delete(tallies).where(_at(tallies), tallies.c.words == _NOTHING)
+_DROP_TALLIES = delete(tallies).where(has_key(tallies), tallies.c.words == _NOTHING)

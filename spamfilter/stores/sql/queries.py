@@ -16,6 +16,7 @@ from sqlalchemy import (
     Dialect,
     Executable,
     Select,
+    Table,
     Text,
     and_,
     bindparam,
@@ -104,6 +105,16 @@ def written_over(new: Insert, adding: Collection[str] = ()) -> Insert:
     old, rest = new.table.c, [column.name for column in new.table.columns if not column.primary_key]
     values = {name: old[name] + new.excluded[name] if name in adding else new.excluded[name] for name in rest}
     return new.on_conflict_do_update(index_elements=list(new.table.primary_key), set_=values)
+
+
+def new_values(columns: Iterable[Column[Any]]) -> tuple[str, ...]:
+    """The parameters of a statement that changes rows, with the values of these columns."""
+    return tuple(f"new_{column.name}" for column in columns)
+
+
+def has_key(table: Table) -> ColumnElement[bool]:
+    """The condition that a row has the key of `new_values`."""
+    return and_(*(column == bindparam(f"new_{column.name}") for column in table.primary_key))
 
 
 _PUT_SETTING = written_over(upsert(settings))
