@@ -20,7 +20,7 @@ from spamfilter.reports import rendering
 from spamfilter.stores import WANTED_CLASSES, Entry, JournalEntry, Store, Wanted
 from spamfilter.system.escaping import harmless
 from spamfilter.system.ids import id_in
-from spamfilter.system.moments import hour_in_utc, moment_of, moment_text
+from spamfilter.system.moments import hour_in_utc, moment_text
 from spamfilter.system.screen import coloured, row, rows
 
 _score = click.FloatRange(0, 1)
@@ -32,8 +32,8 @@ _score = click.FloatRange(0, 1)
 )
 @click.option("--sender", default="", metavar="TEXT", help="Likewise; <> finds mail without a sender, as bounces.")
 @click.option("--subject", default="", metavar="WORDS", help="Words of the subject, or parts of words.")
-@click.option("--since", help="Mail since then; a span (24h, 7d, 4w) or a date or time (2026-01-31, 2026-01-31T13:00).")
-@click.option("--until", help="Mail until then: the end of a date (2026-01-31), or a time.")
+@click.option("--since", help="Mail since then: a span (24h, 7d, 4w), or a date or time (2026-01-31T13:00, yesterday).")
+@click.option("--until", help="Mail until then, likewise: of a date its end.")
 @click.option(
     "--hour",
     type=click.IntRange(0, 23),
@@ -69,10 +69,12 @@ def search(
 
     Example: spamfilter search --recipient anna@example.org --since 7d
     """
-    begin = None if since is None else moment("--since", since, datetime.now(UTC))
+    now = datetime.now(UTC)
+    end = None if until is None else moment("--until", until, now, end=True)
+    begin = None if since is None else moment("--since", since, end or now)
     if (hour := conditions["hour"]) is not None:
-        conditions["hour"] = hour_in_utc(hour, datetime.now(UTC))
-    wanted = Wanted(since=begin, until=None if until is None else _end(until), **conditions)
+        conditions["hour"] = hour_in_utc(hour, now)
+    wanted = Wanted(since=begin, until=end, **conditions)
     with opened_store(settings_of(file), existing=True) as store:
         found = store.search(wanted, limit)
         number = len(found) if len(found) < limit else store.number_found(wanted)
@@ -169,13 +171,6 @@ def _custody(settings: Settings, store: Store, entry: JournalEntry) -> str:
     """What became of a mail in quarantine, as a sentence; '' if it was never there."""
     custody = Quarantine(settings.quarantine_path(), store, settings.hostname()).custody(entry)
     return "; ".join([custody.state, *map(event_text, custody.events)]) if custody else ""
-
-
-def _end(text: str) -> datetime:
-    try:
-        return moment_of(text, end=True)
-    except ValueError:
-        raise InputError(f"--until {text!r}: neither a date (2026-01-31) nor a time (2026-01-31T13:00)") from None
 
 
 def _lines(entry: JournalEntry) -> tuple[str, ...]:

@@ -46,6 +46,8 @@ def run(database: Path, *arguments: str) -> Result:
         pytest.param("--since 2026-03-01", "32", id="since"),
         pytest.param("--until 2026-02-28", "1", id="until-the-end-of-a-day"),
         pytest.param("--until 2026-02-28T12:00", "", id="until-a-time"),
+        pytest.param("--until yesterday", "321", id="until-yesterday"),
+        pytest.param("--since 36h --until 2026-02-28", "1", id="a-span-until-a-date"),
         pytest.param("--hour 12 --subject lun", "1", id="hour-and-subject"),
         pytest.param("--message-id one@example.org", "321", id="message-id"),
         pytest.param("--subject %", "", id="no-pattern"),
@@ -73,7 +75,8 @@ def test_what_the_limit_leaves_out_is_said(database: Path) -> None:
     ("arguments", "words"),
     [
         ("--since tomorrow", "--since 'tomorrow': neither a span"),
-        ("--until 2026-02-30", "--until '2026-02-30': neither a date"),
+        ("--until 2026-02-30", "--until '2026-02-30': neither a span"),
+        ("--since 2026-03-01 --until 2026-02-28", "--since '2026-03-01': lies behind the end"),
         ("--hour 24", "0<=x<=23"),
         ("--class good", "'good' is not one of 'ham', 'unsure', 'spam'"),
     ],
