@@ -32,10 +32,11 @@ from spamfilter.bayes.calibration import ERROR_ENERGY, SURPRISING
 from spamfilter.bayes.model import State
 from spamfilter.bayes.token_codec import unpack_with
 from spamfilter.bayes.tokens import Token
+from spamfilter.errors import StoreError
 from spamfilter.stores import schema
 from spamfilter.stores.schema import EDITION, amounts, ledger
 from spamfilter.stores.sql import queries
-from spamfilter.stores.sql.database import TOGETHER
+from spamfilter.stores.sql.database import TOGETHER, versions
 from spamfilter.stores.sql.dialects import has_text, keep_last_id, last_id
 from spamfilter.stores.sql.editions import SqlEditions
 from spamfilter.stores.sql.journal import SqlJournal
@@ -47,8 +48,10 @@ from spamfilter.stores.sql.sender_lists import SqlSenderLists
 from spamfilter.stores.store import Entry, Holders, Learning, Store
 from spamfilter.system.batches import batches
 
-_NOTICED = select(schema.settings.c.name, schema.settings.c.value).where(
-    schema.settings.c.name.in_([queries.REBUILT, EDITION])
+_SET = schema.settings.c
+_NOTICED = select(
+    select(versions.c.version_num).scalar_subquery(),
+    *(select(_SET.value).where(_SET.name == name).scalar_subquery() for name in (queries.REBUILT, EDITION)),
 )
 
 
@@ -69,13 +72,15 @@ class SqlStore(
             self._notice(connection)
 
     def _notice(self, connection: Connection) -> int:
-        """Notice that the counts were rebuilt; returns the edition that judges."""
-        found = {row.name: row.value for row in connection.execute(_NOTICED)}
-        rebuilt = found.get(queries.REBUILT, 0)
+        """Notice that the counts were rebuilt; returns the edition that judges. Raises StoreError if the tables are
+        those of another version."""
+        version, rebuilt, edition = (value or 0 for value in connection.execute(_NOTICED).one())
+        if version != schema.HEAD:
+            raise StoreError(f"{self.where}: has {schema.OTHER}")
         if self._rebuilt is not None and rebuilt != self._rebuilt:
             self.generation += 1
         self._rebuilt = rebuilt
-        return int(found.get(EDITION, 0))
+        return int(edition)
 
     @contextmanager
     def learning(self) -> Iterator[Learning]:
@@ -105,8 +110,8 @@ class SqlStore(
 
     def news(self, last: int) -> tuple[list[Entry], int]:
         with self.ledger_reading() as connection:
-            entries = queries.entries_after(connection, last)  # first: it fails where the schema is another one now
-            return entries, entries[-1].id if entries else last_id(connection, ledger)
+            newest = last_id(connection, ledger)
+            return queries.entries_after(connection, last) if newest > last else [], newest
 
     def holders(self, words: Mapping[str, Collection[Token]], before: int, limit: int) -> Holders:
         packed = type_coerce(ledger.c.tokens, LargeBinary).label("packed")

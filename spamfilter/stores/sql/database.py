@@ -45,7 +45,7 @@ from spamfilter.system.file_access import whole_file
 TOGETHER = 500
 """Values of one IN: well below SQLite's limit on variables, and few round trips for a mail."""
 
-_versions = Table(
+versions = Table(
     "alembic_version",
     MetaData(),
     Column("version_num", String(32), nullable=False),
@@ -144,8 +144,8 @@ class Database:
 
     def make_tables(self, connection: Connection) -> None:
         metadata.create_all(connection, checkfirst=False)
-        _versions.create(connection, checkfirst=False)
-        connection.execute(insert(_versions), {"version_num": HEAD})
+        versions.create(connection, checkfirst=False)
+        connection.execute(insert(versions), {"version_num": HEAD})
 
     def verify(self, quickly: bool = False) -> list[str]:
         if self._path is None:
