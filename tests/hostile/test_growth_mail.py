@@ -237,7 +237,7 @@ def test_quadratic_work_would_be_seen() -> None:
         text = "a" * size
         return lambda: re.findall(r"[^@]+@", text)
 
-    assert grows(run) > BOUND
+    assert any(grows(run) > BOUND for _ in range(TRIES))  # a machine that stutters may hide it once
 
 
 def _proof(mail: bytes) -> object:
