@@ -4,6 +4,7 @@ import itertools
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
@@ -502,6 +503,12 @@ def test_by_the_socket_root_is_let_in_as_the_page_says() -> None:
             store.put_setting("name", "of root")
 
 
+def _listens(path: Path) -> bool:
+    """A socket has its name a moment before it listens."""
+    with socket.socket(socket.AF_UNIX) as client:
+        return client.connect_ex(str(path)) == 0
+
+
 @contextmanager
 def pooled(url: str) -> Iterator[str]:
     """The URL of this database behind a pgbouncer as on the page."""
@@ -515,7 +522,7 @@ def pooled(url: str) -> Iterator[str]:
         [setpriv, *become, "--pdeathsig", "KILL", program, "-q", str(own / "pgbouncer.ini")], stderr=subprocess.DEVNULL
     )
     try:
-        wait_until((own / ".s.PGSQL.6432").exists, "pgbouncer")
+        wait_until(lambda: _listens(own / ".s.PGSQL.6432"), "pgbouncer")
         yield f"{url.partition('?')[0]}?host={own}&port=6432"
     finally:
         pooler.kill()
