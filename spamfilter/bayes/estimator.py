@@ -10,6 +10,7 @@ a name, and an example is a mapping of features to how often each occurs.
 0.5
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Mapping
@@ -230,34 +231,40 @@ class NaiveBayes(Classifier):
             self.counts.add(_key(self.admit(label)), deltas, learnt[label])
 
     def log_likelihood(self, x: Features) -> dict[Hashable, float]:
-        message = MessageCounts.of(_tokens(x), self.counts)
+        message = self._heard(x)
         return {
             label: self.likelihood.log_likelihood(_key(at), message, self.counts)
             for at, label in enumerate(self.classes)
         }
 
+    def judged(self, x: Features) -> tuple[dict[Hashable, float], list[str]]:
+        """As `log_likelihood`, but -inf for a class that gives it a probability of 0, as without smoothing one word
+        may; and the features that were learnt in no class."""
+        message, found = self._heard(x), dict[Hashable, float]()
+        for at, label in enumerate(self.classes):
+            impossible = self.likelihood.impossible(_key(at), message, self.counts)
+            found[label] = -math.inf if impossible else self.likelihood.log_likelihood(_key(at), message, self.counts)
+        unknown = np.flatnonzero(~message.known).tolist()
+        return found, [message.tokens[at].decode() for at in unknown]
+
     def log_prior(self) -> dict[Hashable, float]:
         return {label: self.likelihood.log_prior(_key(at), self.counts) for at, label in enumerate(self.classes)}
 
-    def unknown(self, x: Features) -> list[str]:
-        """The features of an example that were learnt in no class."""
-        tokens = [*_tokens(x)]
-        seen = self.counts.numbers(tokens).sum(axis=0).tolist()
-        return [token.decode() for token, count in zip(tokens, seen, strict=True) if not count]
+    def knows(self, feature: str) -> bool:
+        """Whether it was learnt in any class."""
+        return bool(self._heard({feature: 1}).known)
 
     def probability(self, feature: str) -> dict[Hashable, float]:
         """Class -> P(feature | class), or its rate in the Poisson model."""
-        message = MessageCounts.of(_tokens({feature: 1}), self.counts)
+        message = self._heard({feature: 1})
         each = (self.likelihood.chance(_key(at), message, self.counts) for at in range(len(self.classes)))
         return {label: float(found[0]) for label, found in zip(self.classes, each, strict=True)}
 
-    def possible(self, x: Features) -> list[bool]:
-        """Whether each class gives it a probability above 0; without smoothing one word may rule a class out."""
-        message = MessageCounts.of(_tokens(x), self.counts)
-        return [not self.likelihood.impossible(_key(at), message, self.counts) for at in range(len(self.classes))]
-
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         return {"likelihood": self.likelihood}
+
+    def _heard(self, x: Features) -> MessageCounts:
+        return MessageCounts.of(_tokens(x), self.counts)
 
     def _begin(self) -> None:
         self.counts.admit(_key(len(self.classes)))
@@ -297,6 +304,6 @@ def _key(at: int) -> str:
 
 
 def _tokens(x: Features) -> dict[bytes, int]:
-    if any(times < 0 or times % 1 for times in x.values()):
+    if any(times < 0 or times % 1 for times in set(x.values())):
         raise ValueError("occurrences are whole numbers from 0 on")
     return {feature.encode(): int(times) for feature, times in x.items() if times}

@@ -92,7 +92,7 @@ class TableClassifier:
                 str(label): p for label, p in each.model.probability(feature).items()
             }
             for each in self.parts
-            if isinstance(each.model, NaiveBayes) and not each.model.unknown({feature: 1})
+            if isinstance(each.model, NaiveBayes) and each.model.knows(feature)
         }
 
     def has_words(self, table: Table) -> bool:

@@ -110,12 +110,11 @@ class Part:
         only = next(iter(features.items())) if len(features) == 1 else None
         if only in self.said:
             return self.said[only]
-        found = {str(label): value for label, value in self.model.log_likelihood(features).items()}
-        unknown: list[str] = []
         if isinstance(self.model, NaiveBayes):
-            possible = zip(found, self.model.possible(features), strict=True)
-            found.update((label, -math.inf) for label, can_be in possible if not can_be)
-            unknown = self.model.unknown(features)
+            judged, unknown = self.model.judged(features)
+        else:
+            judged, unknown = self.model.log_likelihood(features), []
+        found = {str(label): value for label, value in judged.items()}
         if only:
             self.said[only] = found, unknown
         return found, unknown
@@ -123,6 +122,8 @@ class Part:
     def of(self, row: Row) -> Features | None:
         """The features of a row; None if every value is missing."""
         found = [self.features(column, row[column]) for column in self.columns if column in row]
+        if len(found) == 1:
+            return found[0]
         return {name: times for features in found for name, times in features.items()} if found else None
 
 
@@ -221,7 +222,7 @@ def _text(kind: str, columns: tuple[str, ...], table: Table, options: Options) -
     """Its words, lower-cased."""
 
     def counted(column: str, value: Value) -> Features:
-        return Counter(word.decode() for word in words(str(value).encode()))
+        return {word.decode(): times for word, times in Counter(words(str(value).encode())).items()}
 
     return _of_words(kind, columns, counted, table, options)
 

@@ -209,8 +209,8 @@ def test_a_likelihood_of_ones_own_is_taken_as_it_is() -> None:
 
 def test_without_smoothing_it_says_which_classes_are_impossible() -> None:
     model = NaiveBayes(Multinomial(smoothing=0)).partial_fit([[1, 1, 0], [0, 1, 1]], ["a", "b"])
-    assert model.possible({"0": 1}) == [True, False]
-    assert model.possible({"0": 1, "2": 1}) == [False, False]
+    assert model.judged({"0": 1}) == (model.log_likelihood({"0": 1}) | {"b": -math.inf}, [])
+    assert model.judged({"0": 1, "2": 1, "3": 1}) == ({"a": -math.inf, "b": -math.inf}, ["3"])
 
 
 def test_before_anything_is_learnt_there_is_no_class() -> None:
