@@ -38,10 +38,11 @@ from tests.support.shell import Shell
 Opened = Callable[[], Store]
 Mails = list[tuple[Label, Mail]]
 
+OTHER_KINDS = [kind for kind in KINDS if kind != "sqlite"]
 WORDY = [name for name, row in LIKELIHOODS.items() if row is not Gaussian]
 every = pytest.mark.parametrize(
     ("name", "opened"),
-    [*((name, "sqlite") for name in WORDY), *(("soft", kind) for kind in KINDS if kind != "sqlite")],
+    [*((name, "sqlite") for name in WORDY), *(("soft", kind) for kind in OTHER_KINDS)],
     indirect=["opened"],
 )
 """Every likelihood on one store, and one on every store: neither knows the other."""
@@ -394,7 +395,11 @@ DEEDS: list[Deed] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("deed", DEEDS)
+@pytest.mark.parametrize(
+    ("deed", "opened"),
+    [*((deed, "sqlite") for deed in DEEDS), *((a_correction, kind) for kind in OTHER_KINDS)],
+    indirect=["opened"],
+)
 @pytest.mark.parametrize("when", [*MOMENTS, "when the new counts are written, and more is"])
 def test_what_others_learn_while_it_runs_is_in_the_new_counts(
     when: str, deed: Deed, opened: Opened, monkeypatch: pytest.MonkeyPatch
@@ -415,7 +420,14 @@ def test_what_others_learn_while_it_runs_is_in_the_new_counts(
     assert all(entry.added == {"fields": 1} for entry in opened().learnings())
 
 
-@pytest.mark.parametrize("deed", [a_new_message, a_withdrawal, a_correction_of_sorted_mail])
+@pytest.mark.parametrize(
+    ("deed", "opened"),
+    [
+        *((deed, "sqlite") for deed in (a_new_message, a_withdrawal, a_correction_of_sorted_mail)),
+        *((a_correction_of_sorted_mail, kind) for kind in OTHER_KINDS),
+    ],
+    indirect=["opened"],
+)
 @pytest.mark.parametrize("when", MOMENTS)
 def test_what_others_learn_while_rounds_go_on_is_in_the_new_counts(when: str, deed: Deed, opened: Opened) -> None:
     used(opened())
