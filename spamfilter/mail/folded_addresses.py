@@ -41,6 +41,7 @@ def _label(label: str) -> str:
     if plain.isascii() or len(label) > LONGEST_LABEL:  # U+212A is not a k
         return label
     try:
+        plain.encode()  # raises for a surrogate, of which Python has a Punycode
         return "xn--" + plain.encode("punycode").decode("ascii")
-    except UnicodeError:  # a surrogate
+    except UnicodeError:
         return label

@@ -75,6 +75,7 @@ def test_all_addresses_of_a_domain_are_the_domain(shell: Shell) -> None:
         ),
         pytest.param(["allow", "a.example", "--note", "x\ny"], "the note must be one line", id="note"),
         pytest.param(["block", "*bot@x.example"], "'*bot@x.example' is not an address", id="pattern"),
+        pytest.param(["block", "b\udcfcro.example"], r"'b\udcfcro.example' is not an address", id="not-utf-8"),
         pytest.param(["block", "::ffff:192.0.2.0/120"], "'::ffff:192.0.2.0/120' is IPv4 within IPv6", id="mapped"),
         pytest.param(
             ["block", "a.example", "--for", "*x@b.example"], "'*x@b.example' is not the address", id="for-pattern"
