@@ -11,7 +11,7 @@ from spamfilter.bayes.counts import MAX_COUNT
 from spamfilter.bayes.labels import LABELS
 from spamfilter.bayes.token_codec import message_of, subject_words
 from spamfilter.bayes.verdict import ACTIONS
-from spamfilter.commands.command import as_json_option, moment, opened_store, settings_of
+from spamfilter.commands.command import as_json_option, moment, opened_store, settings_of, tell_problems
 from spamfilter.config.settings import Settings
 from spamfilter.errors import InputError
 from spamfilter.learning.marks import history_of
@@ -100,10 +100,14 @@ def show(file: Path | None, /, names: tuple[str, ...], as_json: bool) -> None:
 
     Example: spamfilter show 1138
     """
-    settings = settings_of(file)
+    settings, problems = settings_of(file), []
     with opened_store(settings, existing=True) as store:
         for name in names:
-            entry, subject, learnt = _known(store, name)
+            try:
+                entry, subject, learnt = _known(store, name)
+            except InputError as error:
+                problems.append(str(error))
+                continue
             message = message_of(entry.tokens) if entry and settings.web.excerpt else None
             text = message.beginning(settings.web.excerpt) if message else ""
             kept = _custody(settings, store, entry) if entry else ""
@@ -129,6 +133,7 @@ def show(file: Path | None, /, names: tuple[str, ...], as_json: bool) -> None:
                 click.echo("  never learnt")
             for line in text.splitlines():
                 row(f"  | {harmless(line)}")
+    tell_problems(problems)
 
 
 def _gone_over(history: Iterable[Entry]) -> list[tuple[Entry, int]]:

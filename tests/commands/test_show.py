@@ -82,3 +82,15 @@ def test_what_is_not_known_is_an_error(shell: Shell, name: str, sentence: str) -
     shell.done("mark-ham", shell.write("x.eml", mail("Lunch", "bread")))
     failed = shell.run("show", name)
     assert (failed.exit_code, sentence in failed.stderr) == (2, True)
+
+
+def test_one_that_is_not_known_keeps_no_other_from_being_shown(shell: Shell) -> None:
+    with shell.store() as store:
+        store.write_journal([journal_entry(id=ID, subject="An offer")])
+    result = shell.run("show", "#7", ID, "neither")
+    assert result.exit_code == 2
+    assert "An offer" in result.stdout
+    assert [line.partition(": ")[2] for line in result.stderr.splitlines()] == [
+        "#7: no training of this number in the ledger",
+        "neither: neither an id (26 letters and digits) nor the number of a training",
+    ]
