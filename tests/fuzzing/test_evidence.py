@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 
 from tests.fuzzing.target import Run
-from tests.fuzzing.targets import EVIDENCE, TARGETS
+from tests.fuzzing.targets import EVIDENCE, TARGETS, target
 
 CASES = [(name, path) for name in TARGETS for path in sorted((EVIDENCE / name).iterdir())]
 
 
 @pytest.fixture(scope="module")
 def run(request: pytest.FixtureRequest) -> Iterator[Run]:
-    with TARGETS[request.param]() as run:
+    with target(request.param)() as run:
         yield run
 
 
