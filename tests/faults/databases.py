@@ -7,11 +7,13 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 
 from spamfilter.config.settings import Settings
 from spamfilter.learning.filter import Filter
 from spamfilter.mail.message import parse
+from spamfilter.reports.outages import last_note
 from spamfilter.stores import open_store
 from tests.faults.account import Account
 from tests.faults.case import case
@@ -26,17 +28,21 @@ database = sqlite3.connect(sys.argv[1], isolation_level=None)
 database.execute("BEGIN EXCLUSIVE")
 print("locked", flush=True)
 time.sleep(float(sys.argv[2]))
+if len(sys.argv) > 3:
+    sys.stdin.read()
 """
 
 
 @contextlib.contextmanager
-def locked(database: Path, seconds: float) -> Iterator[None]:
-    """Another process holds the database for so long."""
-    command = [sys.executable, "-c", LOCKER, str(database), str(seconds)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+def locked(database: Path, seconds: float, throughout: bool = False) -> Iterator[None]:
+    """Another process holds the database for so long; throughout: and no shorter than the block takes."""
+    command = [sys.executable, "-c", LOCKER, str(database), str(seconds), *(["throughout"] if throughout else [])]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None
         assert process.stdout is not None
         assert process.stdout.readline() == b"locked\n"
         yield
+        process.stdin.close()
         process.wait(90)
     case().fault_ends()
 
@@ -53,6 +59,21 @@ def await_journal(relay: Daemon) -> None:
     except TimeoutError as error:
         error.add_note(f"the relay said:\n{relay.log()[-5000:]}")
         raise
+
+
+def await_rest(relay: Daemon) -> None:
+    """Return once all that passed is in the journal, and the note that the relay runs, which it writes after its start:
+    for most of a minute it writes nothing that nobody has asked for.
+    """
+    await_journal(relay)
+    started = datetime.fromisoformat(relay.log().split()[0])
+
+    def is_noted() -> bool:
+        noted = last_note(store, "relay.test")
+        return noted is not None and noted >= started
+
+    with contextlib.closing(open_store(f"sqlite:///{relay.database}")) as store:
+        wait_until(is_noted, "the note that the relay runs")
 
 
 def teach(relay: Daemon, name: str = "taught") -> None:

@@ -35,7 +35,7 @@ def test_a_database_that_is_locked_at_the_start(hop: Hop, relay: Daemon, account
 def test_a_database_that_is_locked_for_a_minute(hop: Hop, relay: Daemon, account: Account) -> None:
     """Six times as long as anybody waits for it. Mail passes; a mark is told to come again, as is a command."""
     before, mark = relay.learnt(), mail_of("patience", "cheap pills").decode()
-    with locked(relay.database, MINUTE):
+    with locked(relay.database, MINUTE, throughout=True):
         assert [account.send(relay.port).code for _ in range(20)] == [250] * 20
         told = relay.command("mark-spam", input=mark)
         assert told.returncode == 75

@@ -21,9 +21,8 @@ from spamfilter.stores.schema import HEAD
 from tests.faults.account import Account
 from tests.faults.client import mail_of
 from tests.faults.daemon import Daemon, daemon
-from tests.faults.databases import journalled
+from tests.faults.databases import await_rest
 from tests.faults.hop import Hop, MaildirHop
-from tests.integration.servers import wait_until
 from tests.support.real import require
 
 
@@ -70,6 +69,7 @@ STRIKES = [
 def test_a_signal_during_a_learn_leaves_no_half_of_it(
     hop: Hop, relay: Daemon, account: Account, call: str, when: int, number: signal.Signals
 ) -> None:
+    await_rest(relay)  # or the strike would be at one of its own writes, before the mark has come
     before = learnings(relay.database)
     mail = mail_of(account_name := f"learn-{call}-{when}-{number.name}", "words " + account_name)
     answer = None
@@ -101,9 +101,9 @@ def count(database: Path, what: str) -> int:
 def test_a_signal_during_a_batch_of_the_journal_loses_no_mail(
     hop: Hop, relay: Daemon, account: Account, call: str, when: int, number: signal.Signals
 ) -> None:
-    # The expiry at the start is over: what the thread writes from here on is a batch.
+    # What is written from here on is a batch.
     assert account.send(relay.port).code == 250
-    wait_until(lambda: set(relay.ids()) <= journalled(relay.database), "the journal")
+    await_rest(relay)
     before = count(relay.database, RELAYED)
     with struck(relay, call, when, number):
         # Until the strike; a batch is written twice a second.
