@@ -19,6 +19,7 @@ from tests.faults.daemon import Daemon, daemon
 from tests.faults.databases import ailing, await_journal, judged_with, teach
 from tests.faults.hop import Hop
 from tests.integration.servers import wait_until
+from tests.load.process import paused
 from tests.relay.limits.scraping import Scraper
 
 
@@ -178,12 +179,9 @@ def test_a_copy_of_a_database_in_use_is_whole(hop: Hop, relay: Daemon, tmp_path:
         relay.ask({"command": "mark", "label": "spam", "name": "x"}, mail_of(f"copy{number}", f"text{number}"))
         assert account.send(relay.port).code == 250
     copy = Daemon(tmp_path / "copy", f"smtp://127.0.0.1:{hop.port}")
-    os.killpg(relay.process.pid, signal.SIGSTOP)
-    try:
+    with paused(relay.process.pid):
         for file in relay.state.glob("spamfilter.db*"):
             if not file.name.endswith("-shm"):
                 shutil.copy(file, copy.state)
-    finally:
-        os.killpg(relay.process.pid, signal.SIGCONT)
     assert copy.problems() == []
     account.settle()

@@ -7,28 +7,43 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from tests.integration.servers import wait_until
+
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def family(pid: int) -> list[int]:
     """A process and its children."""
-    told = (task / "children" for task in Path(f"/proc/{pid}/task").iterdir())
-    return [pid, *(int(child) for file in told for child in file.read_text().split())]
+    found = [pid]
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        with suppress(FileNotFoundError, ProcessLookupError):  # a thread that has ended meanwhile
+            found += map(int, (task / "children").read_text().split())
+    return found
 
 
 @contextmanager
 def paused(pid: int) -> Iterator[None]:
-    """A process and its children stand still; one that was ending may be gone by then, or afterwards."""
+    """A process and its children stand still, all their threads; one that was ending may be gone by then, or later."""
     processes = family(pid)
     try:
         for each in processes:
             with suppress(ProcessLookupError):
                 os.kill(each, signal.SIGSTOP)
+        # Each thread goes on until it has its turn, or is back from the disk.
+        wait_until(lambda: all(map(_stands, processes)), "the stop of all threads")
         yield
     finally:
         for each in processes:
             with suppress(ProcessLookupError):
                 os.kill(each, signal.SIGCONT)
+
+
+def _stands(pid: int) -> bool:
+    """Whether all threads of a process are stopped or gone."""
+    with suppress(FileNotFoundError, ProcessLookupError):
+        tasks = [task.read_text() for task in Path(f"/proc/{pid}/task").glob("*/stat")]
+        return all(text.rpartition(")")[2].split()[0] in "TtZX" for text in tasks)
+    return False  # one of them has just ended, so look again
 
 
 def cpu_seconds(pid: int) -> float:
