@@ -230,7 +230,8 @@ def test_what_ends_again_and_again_is_replaced_once_a_second(relay: Daemon) -> N
             if pid not in killed:
                 os.kill(pid, signal.SIGKILL)
                 killed.add(pid)
-    wait_until(lambda: len(workers(relay)) == WORKERS, "two workers again")
+    # The last one is there until the supervisor has seen its end.
+    wait_until(lambda: len(now := workers(relay)) == WORKERS and killed.isdisjoint(now), "two workers again")
     # Two of the four may be the workers of the start, the others have each waited for their second.
     assert relay.log().count("was ended by SIGKILL; another one") == 4
     assert len(relay.log().splitlines()) < 20 + (time.monotonic() - began)
@@ -266,6 +267,7 @@ def test_who_has_started_it_may_have_ignored_the_end_of_children(relay: Daemon) 
 def test_sigterm_lets_each_worker_finish_what_it_has_begun(relay: Daemon, hop: Hop) -> None:
     account = Account(hop)
     hold = hop.faults["DOT"] = Hold()
+    earlier = hop.commands.count("DATA")
     with at_each_worker(relay) as clients:
         names = [account.name() for _ in clients]
         threads = [
@@ -274,12 +276,11 @@ def test_sigterm_lets_each_worker_finish_what_it_has_begun(relay: Daemon, hop: H
         ]
         for thread in threads:
             thread.start()
-        wait_until(lambda: sum(map(bool, hop.commands[-20:])) > 0 and hold.reached.is_set(), "mail on its way")
-        time.sleep(0.5)  # for the other one
+        wait_until(lambda: hop.commands.count("DATA") == earlier + WORKERS, "the mail of each on its way")
         kept = keeper(relay)
         relay.process.send_signal(signal.SIGTERM)
         wait_until(lambda: "stopping" in relay.log(), "the signal's effect")
-        assert not accepts(relay.port)
+        wait_until(lambda: not accepts(relay.port), "the end of the listening")
         time.sleep(0.5)  # in which a keeper that waits for nobody ends
         assert _is_alive(kept)
         hop.faults.clear()

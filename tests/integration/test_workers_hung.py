@@ -122,9 +122,12 @@ def test_systemd_hears_again_and_again_that_the_relay_does_not_hang(
         manager.bind(str(tmp_path / "notify"))
         monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
         with a_relay(tmp_path / "relay", prefix, relay={"workers": number}):
-            heard = [manager.recv(4096) for _ in range(10)]
+            heard: list[bytes] = []
+            # A slow start beats often before it is over.
+            while heard.count(b"WATCHDOG=1") < 9 or b"READY=1" not in heard:
+                heard.append(manager.recv(4096))
             manager.close()
-            assert heard.count(b"WATCHDOG=1") == 9
+            assert set(heard) == {b"WATCHDOG=1", b"READY=1"}
             assert heard.count(b"READY=1") == 1
 
 
