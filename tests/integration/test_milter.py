@@ -197,7 +197,7 @@ def test_rejected_and_deferred_mail_stays_with_its_client(chain: Chain) -> None:
 def test_quarantined_mail_is_kept_by_the_relay_and_delivered_when_it_is_released(chain: Chain) -> None:
     chain.change(reject_after=0, on_unsure="quarantine")
     assert send(chain.postfix.front, "kept", recipients=("alice@example.test", "bob@example.test")).startswith("250")
-    assert "milter-discard" in chain.postfix.log()
+    wait_until(lambda: "milter-discard" in chain.postfix.log(), "the word of the process that writes the log")
     assert chain.arrived("kept") == []
     (id,) = re.findall(r"(\S+): client=.* action=quarantine ", chain.relay.log())
     assert id in chain.relay.command("quarantine", "list").stdout
