@@ -4,6 +4,7 @@ import contextlib
 import http.client
 import re
 import signal
+import sqlite3
 import ssl
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from spamfilter.config.settings import Settings
 from spamfilter.learning.filter import Filter
 from spamfilter.mail.message import parse
 from spamfilter.stores import open_store
+from spamfilter.system.ids import new_id
 from spamfilter.web.accounts import Role, line_of
 from tests.faults.client import RECIPIENTS, Client
 from tests.faults.daemon import Daemon, daemon
@@ -189,6 +191,17 @@ class Site(WebPage):
         id = self.relay.ids()[-1]
         wait_until(lambda: self._laura.get(f"/messages/{id}").status == 200, "the journal's entry")
         return id
+
+    def obeys(self, listed: str, *recipients: str, head: bytes = b"") -> None:
+        """Wait until the relay notes that a mail has met a rule, as `blocked=SENDER`; with "", that it has met none."""
+
+        def noted() -> bool:
+            id = self.send(head + mail_of(new_id(), "Probe", "the agenda of the meeting on monday"), *recipients)
+            with closing(sqlite3.connect(self.relay.database)) as database:
+                (found,) = database.execute("SELECT listed FROM journal WHERE id = ?", [id]).fetchone()
+            return str(found).partition(" ")[0] == listed
+
+        wait_until(noted, f"a mail that meets {listed or 'no rule'}")
 
 
 def mail_of(name: str, subject: str, body: str) -> bytes:
