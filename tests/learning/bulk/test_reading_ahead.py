@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -177,6 +177,13 @@ time.sleep(600)
 """
 
 
+def is_there(pid: int) -> bool:
+    """Whether a process has not ended; it may do so between two looks."""
+    with suppress(FileNotFoundError, ProcessLookupError):
+        return bool(Path(f"/proc/{pid}/cmdline").read_bytes())
+    return False
+
+
 def test_processes_end_with_their_parent_whatever_ended_it() -> None:
     with subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None
@@ -185,9 +192,7 @@ def test_processes_end_with_their_parent_whatever_ended_it() -> None:
         parent.kill()
     deadline = time.monotonic() + 60
     while left and time.monotonic() < deadline:
-        left = {
-            pid for pid in left if Path(f"/proc/{pid}/cmdline").exists() and Path(f"/proc/{pid}/cmdline").read_bytes()
-        }
+        left = {pid for pid in left if is_there(pid)}
         time.sleep(0.05)
     assert not left
 
