@@ -558,13 +558,13 @@ def test_learnings_whose_connections_are_cut_behind_pgbouncer_are_whole_or_fail_
     url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """An answer that is cut may look to the driver like that to another statement."""
-    end = time.monotonic() + 4
+    over = threading.Event()
     failures: list[BaseException] = []
     learnt: list[str] = []
 
     def write(store: SqlStore, name: str) -> None:
         for number in itertools.count():
-            if time.monotonic() > end:
+            if over.is_set():
                 return
             try:
                 words = (f"w{n}" for n in range(200))
@@ -575,14 +575,17 @@ def test_learnings_whose_connections_are_cut_behind_pgbouncer_are_whole_or_fail_
 
     with pooled(url) as behind, opened(behind) as store, ThreadPoolExecutor(4) as threads:
         writers = [threads.submit(write, store, name) for name in "abcd"]
-        with psycopg.connect(host=str(server().folder), user="admin", dbname="postgres", autocommit=True) as admin:
-            cut = b"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s"
-            while time.monotonic() < end:
-                admin.execute(cut, [name_in(url)])
-                time.sleep(0.05)
+        try:
+            with psycopg.connect(host=str(server().folder), user="admin", dbname="postgres", autocommit=True) as admin:
+                cut = b"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s"
+                end = time.monotonic() + 4
+                while time.monotonic() < end + (0 if failures else 30):
+                    admin.execute(cut, [name_in(url)])
+                    time.sleep(0.05)
+        finally:
+            over.set()
         for writer in writers:
             writer.result()
-    assert failures
     assert {type(error) for error in failures} == {StoreBusy}
     assert caplog.records == []
     with opened(url) as store:
@@ -652,12 +655,13 @@ def test_a_silent_server_behind_pgbouncer_is_waited_for_once(url: str, monkeypat
     with pooled(url) as behind, closing(Database(behind)) as database:
         assert database.revision() == HEAD
         with paused(server().process.pid):
-            begin = time.monotonic()
+            waited = []
             for _ in range(3):
+                begin = time.monotonic()
                 with pytest.raises(StoreBusy, match="cannot be reached: the server does not answer; try again"):
                     database.revision()
-            took = time.monotonic() - begin
-        assert 1 <= took < 2
+                waited.append(time.monotonic() - begin >= 1)
+        assert waited == [True, False, False]
         time.sleep(postgresql.RETRY_SECONDS)
         assert database.revision() == HEAD
 
