@@ -9,7 +9,7 @@ import sqlite3
 import stat
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, closing, contextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from spamfilter.service.control_socket import client as socket_client
 from spamfilter.service.control_socket import server
 from spamfilter.service.control_socket.client import LOOKED_AT, Answer, NoRelay, SocketClient
 from spamfilter.service.control_socket.server import MAX_LINE, FeedbackSocket
-from spamfilter.stores import open_store
+from spamfilter.stores import Learning, open_store
 from spamfilter.stores.sql import connection as sql_connection
 from spamfilter.system.paths import LONGEST_SOCKET
 from tests.integration.servers import workshop
@@ -594,14 +594,24 @@ async def test_closing_leaves_nothing_behind_and_removes_only_what_is_ours(tmp_p
     assert asyncio.all_tasks() == before
 
 
-async def test_a_mark_that_has_begun_is_answered_before_the_end_and_those_behind_it_are_told(tmp_path: Path) -> None:
+async def test_a_mark_that_has_begun_is_answered_before_the_end_and_those_behind_it_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with place(tmp_path) as there:
+        learning, learns = there.store.learning, threading.Event()
+
+        def noted() -> AbstractContextManager[Learning]:
+            learns.set()
+            return learning()
+
+        monkeypatch.setattr(there.store, "learning", noted)
         begun, behind = await there.connect(count=2)
         with locked(there):
             first = asyncio.create_task(begun.ask(MARK, mail()))
-            await asyncio.sleep(0.2)
+            assert await asyncio.to_thread(learns.wait, 30)
             second = asyncio.create_task(behind.ask(MARK, mail(name="two")))
-            await asyncio.sleep(0.2)
+            while not there.desk._thread._work_queue.qsize():
+                await asyncio.sleep(0.01)
             closing_ = asyncio.gather(there.socket.close(), asyncio.to_thread(there.desk.close))
             assert await second == {"error": "the relay is stopping; try again", "exit_code": 75}
             assert not first.done()
