@@ -43,7 +43,8 @@ def test_what_is_scraped_is_what_the_journal_says(relay: Daemon, scraper: Scrape
             assert relay.ask({"command": "mark", "label": label, "size": len(mail)}, mail)["changed"]
     forgotten = mail_of("taught-lunch-0", "lunch " * 40)
     assert relay.ask({"command": "mark", "label": None, "size": len(forgotten)}, forgotten)["changed"]
-    wait_until(lambda: scraper.value("learnt", "spam") == 3, "what was taught")
+    learnt = {("ham",): 2.0, ("spam",): 3.0}
+    wait_until(lambda: scraper.read()["learnt"] == learnt, "what was taught and what was forgotten behind it")
     for number, body in enumerate(("lunch " * 40, "pills " * 40, "none of these", "pills " * 40, "lunch " * 40)):
         with Client(relay.port) as client:
             if number == 4:
@@ -74,7 +75,7 @@ def test_what_is_scraped_is_what_the_journal_says(relay: Daemon, scraper: Scrape
     assert found["marks_total"]["spam", "cli"] == 3
     assert found["marks_total"]["ham", "cli"] == 3
     assert found["marks_total"]["forget", "cli"] == 1
-    assert found["learnt"] == {("ham",): 2, ("spam",): 3}
+    assert found["learnt"] == learnt
     assert found["words"][()] == rows(relay, "SELECT count(*) FROM words")[0][0]
     assert found["next_hop_failures_total"]["4xx",] == 1
     assert found["sessions_total"] == {(): 5}
