@@ -77,9 +77,9 @@ class _Quarantining:
 
 async def test_trap_5_the_idle_limit_does_not_cut_into_data_or_the_hand_over(tmp_path: Path) -> None:
     async def slowly() -> None:
-        await asyncio.sleep(0.8)
+        await asyncio.sleep(1.2)
 
-    limits = Limits(idle_seconds=0.5, data_seconds=0.5)
+    limits = Limits(idle_seconds=1.0, data_seconds=1.0)
     async with Hop() as hop, relaying(tmp_path, f"smtp://127.0.0.1:{hop.port}", limits=limits) as running:
         hop.before_final = slowly
         client = await running.connect()

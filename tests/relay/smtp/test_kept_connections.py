@@ -8,7 +8,7 @@ import pytest
 from spamfilter.errors import NextHopError
 from spamfilter.relay.next_hops.smtp import KEPT_CONNECTIONS, SmtpNextHop
 from tests.support.certificates import client_context, server_context
-from tests.support.parts import KEYWORDS, Client, Hop, relaying
+from tests.support.parts import KEYWORDS, Client, Hop, Running, relaying
 
 MAIL = b"From: a@example.org\r\nSubject: lunch\r\n\r\nat noon?\r\n"
 
@@ -17,6 +17,13 @@ MAIL = b"From: a@example.org\r\nSubject: lunch\r\n\r\nat noon?\r\n"
 def _moments_are_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """As a test may have to wait for its turn."""
     monkeypatch.setattr("spamfilter.relay.next_hops.smtp.FRESH_SECONDS", 60.0)
+
+
+async def given_back(running: Running) -> None:
+    """Wait until no session has a conversation: one that has said QUIT gives it back behind its last reply."""
+    async with asyncio.timeout(20):
+        while running.relay.conversations.used:
+            await asyncio.sleep(0.01)
 
 
 async def delivers(client: Client) -> None:
@@ -64,7 +71,7 @@ async def test_only_where_no_envelope_can_be_left_it_is_used_unasked(tmp_path: P
         client = await running.connect()
         await first(client)  # type: ignore[operator]
         await client.ask("QUIT")
-        await asyncio.sleep(0.05)
+        await given_back(running)
         hop.replies.clear()
         await delivers(await running.connect())
         assert hop.received.count(b"RSET") == asked
@@ -77,7 +84,7 @@ async def test_after_a_moment_it_is_asked_again(tmp_path: Path, monkeypatch: pyt
             client = await running.connect()
             await delivers(client)
             await client.ask("QUIT")
-            await asyncio.sleep(0.05)
+            await given_back(running)
             monkeypatch.setattr("spamfilter.relay.next_hops.smtp.FRESH_SECONDS", 0.0)
         assert hop.received.count(b"RSET") == 1
 
@@ -88,7 +95,7 @@ async def test_one_that_the_next_hop_said_more_on_is_not_used(tmp_path: Path) ->
         client = await running.connect()
         await delivers(client)
         await client.ask("QUIT")
-        await asyncio.sleep(0.05)
+        await given_back(running)
         hop.replies.clear()
         await delivers(await running.connect())
         assert hop.connections == 2
@@ -125,7 +132,7 @@ async def test_a_next_hop_that_leaves_before_it_hears_the_next_mail_costs_no_cli
                 client = await running.connect()
                 await delivers(client)
                 await client.ask("QUIT")
-                await asyncio.sleep(0.05)
+                await given_back(running)
         assert heard.count(b"DATA") == 4
         assert heard.count(b"MAIL") == 7
         assert b"RSET" not in heard

@@ -16,6 +16,7 @@ from spamfilter.config.sections import Limits
 from spamfilter.config.settings import Settings
 from spamfilter.learning.filter import Filter
 from spamfilter.mail.message import parse
+from tests.relay.smtp.test_kept_connections import given_back
 from tests.support.memory_store import open_store
 from tests.support.parts import KEYWORDS, Hop, relaying
 
@@ -61,7 +62,7 @@ async def test_several_messages_of_one_connection_share_the_next_hops(tmp_path: 
         for number in range(3):
             assert (await client.send(b"Subject: %d\r\n\r\nx\r\n" % number)).startswith(b"250 ")
         await client.ask("QUIT")
-        await asyncio.sleep(0.05)
+        await given_back(running)
         assert (await (await running.connect()).send(MAIL)).startswith(b"250 ")
         assert hop.connections == 1
         assert [b"Subject: %d" % number in message for number, message in enumerate(hop.messages[:3])] == [True] * 3
@@ -201,10 +202,11 @@ async def test_a_keep_alive_reaches_the_next_hop_while_a_client_sends_slowly(
         client = await running.connect()
         await client.envelope()
         await client.ask("DATA")
-        await asyncio.sleep(0.35)
+        async with asyncio.timeout(20):
+            while hop.received.count(b"NOOP") < 2:
+                await asyncio.sleep(0.01)
         client.writer.write(MAIL + b".\r\n")
         assert await client.reply() == b"250 2.0.0 Ok: queued as 4711\r\n"
-        assert hop.received.count(b"NOOP") >= 2
 
 
 @pytest.mark.parametrize("fault", [b"close", b"hang", b"250 fine\r\n"])
@@ -236,7 +238,9 @@ async def test_a_next_hop_that_dies_while_a_client_sends_slowly_leaves_the_mail_
         for mail, code in ((MAIL, b"451"), (b"x" * 70_000 + b"\r\n", b"552")):
             await client.envelope()
             await client.ask("DATA")
-            await asyncio.sleep(0.3)
+            async with asyncio.timeout(20):
+                while hop.open:
+                    await asyncio.sleep(0.01)
             client.writer.write(mail + b".\r\n")
             assert (await client.reply())[:3] == code
         hop.replies.clear()
@@ -244,9 +248,9 @@ async def test_a_next_hop_that_dies_while_a_client_sends_slowly_leaves_the_mail_
 
 
 async def test_the_idle_limit_does_not_cut_into_a_command_that_the_next_hop_answers_late(tmp_path: Path) -> None:
-    limits = Limits(idle_seconds=0.3)
+    limits = Limits(idle_seconds=1.0)
     async with Hop() as hop, relaying(tmp_path, f"smtp://127.0.0.1:{hop.port}", limits=limits) as running:
-        hop.delays["RCPT"] = 0.8
+        hop.delays["RCPT"] = 1.5
         client = await running.connect()
         assert (await client.envelope()).startswith(b"250 ")
 
@@ -255,17 +259,20 @@ async def test_a_client_that_leaves_while_a_kept_connection_is_checked_leaks_not
     async with Hop() as hop, relaying(tmp_path, f"smtp://127.0.0.1:{hop.port}") as running:
         first = await running.connect()
         await first.ask("EHLO c", "MAIL FROM:<a@x>", "QUIT")
-        await asyncio.sleep(0.05)
+        await given_back(running)
         hop.delays["RSET"] = 0.5
         second = await running.connect()
         await second.ask("EHLO c")
         second.writer.write(b"MAIL FROM:<a@x>\r\n")
-        await asyncio.sleep(0.1)
+        async with asyncio.timeout(20):
+            while b"RSET" not in hop.received:
+                await asyncio.sleep(0.01)
         # A reset, not an end of input, so that the session is cancelled amid the check.
         second.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         second.writer.transport.abort()
-        await asyncio.sleep(0.7)
-        assert hop.open == 0
+        async with asyncio.timeout(20):
+            while hop.open:
+                await asyncio.sleep(0.01)
 
 
 async def test_a_greeting_in_utf_8_is_passed_on(tmp_path: Path) -> None:
@@ -338,7 +345,7 @@ async def test_clients_that_never_read_do_not_keep_their_places(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("spamfilter.relay.smtp.client.LINGER_SECONDS", 0.2)
-    limits = Limits(connections=3, idle_seconds=0.5)
+    limits = Limits(connections=3, idle_seconds=2.0)
     async with Hop() as hop, relaying(tmp_path, f"smtp://127.0.0.1:{hop.port}", limits=limits) as running:
         deaf = []
         for _ in range(3):
@@ -350,7 +357,9 @@ async def test_clients_that_never_read_do_not_keep_their_places(
         for sock in deaf:
             with contextlib.suppress(TimeoutError, OSError):
                 await asyncio.wait_for(asyncio.get_running_loop().sock_sendall(sock, b"NOOP\r\n" * 500_000), 0.5)
-        await asyncio.sleep(1.5)
+        async with asyncio.timeout(60):  # of all that they have sent, replies are made first
+            while running.relay.metrics.value("connections"):
+                await asyncio.sleep(0.01)
         client = await running.connect()
         assert (await client.send(MAIL)).startswith(b"250 ")
         for sock in deaf:
@@ -367,7 +376,7 @@ async def test_kept_connections_that_hang_are_given_up_together(
             await client.ask("EHLO c", "MAIL FROM:<a@x>")
         for client in clients:
             await client.ask("QUIT")
-        await asyncio.sleep(0.05)
+        await given_back(running)
         hop.replies["RSET"] = b"hang"
         assert (await (await running.connect()).ask("EHLO c", "MAIL FROM:<a@x>")).startswith(b"250 ")
         assert hop.received.count(b"RSET") == 1
