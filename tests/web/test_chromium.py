@@ -10,7 +10,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
-from tests.integration.servers import workshop
+from tests.integration.servers import wait_until, workshop
 from tests.web.pages import PASSWORD, Site, mail_of, site
 
 MILLISECONDS = 60_000.0
@@ -83,11 +83,12 @@ def test_a_user_finds_the_message_just_sent_reads_why_and_marks_it(chromium: Bro
     page.get_by_role("link", name="Tomatoes for Tuesday").click()
     expect(page.get_by_role("heading", name="Why")).to_be_visible()
     expect(page.get_by_text("Nobody has marked it.")).to_be_visible()
-    before = score_now(page)
+    before, taught = score_now(page), pages.relay.learnt()
     page.get_by_role("button", name="Spam", exact=True).click()
     expect(page.get_by_role("status")).to_contain_text("learnt as spam")
     expect(page.locator("#history")).to_contain_text("spam web by lena")
     expect(page.get_by_role("table")).to_contain_text("tomatoes")
+    wait_until(lambda: pages.relay.learnt() > taught, "that the relay judges by it")
     again = pages.send(mail_of("t2", "Tomatoes for Tuesday", text))
     page.goto(f"/messages/{again}")
     judged = float(page.locator("main .chip b").first.inner_text())  # when it came: by the running relay

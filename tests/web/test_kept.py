@@ -30,7 +30,7 @@ from spamfilter.stores import Rule, open_store
 from spamfilter.system.ids import new_id
 from spamfilter.web.kept import MOST_RULES, SHOWN
 from tests.faults.fault import Break, Hold, Say
-from tests.integration.servers import workshop
+from tests.integration.servers import wait_until, workshop
 from tests.support.made import reading
 from tests.web.pages import Site, mail_of, site, taught
 from tests.web.test_chromium import SHOTS, WIDTHS, listened, opened
@@ -123,6 +123,7 @@ def test_the_night_of_a_mail_that_was_kept_by_mistake(pages: Site, chromium: Bro
     assert f"Quarantine: kept announced to {B}" in seen  # for the other recipient
     assert f"delivered to {B} by digest link: {B}, " in seen
     assert f"not spam web by digest link: {B}" in seen
+    wait_until(lambda: pages.relay.ask({"command": "status"})["learnt"]["ham"] == 6, "what was taught")
     other = send(pages, "next", "Casino der Woche", B)
     assert [kept.recipients for kept in pages.hop.copies("next")] == [(B,)], other
 
