@@ -79,8 +79,7 @@ def wait_until(condition: Callable[[], bool], what: str, seconds: float = START_
 
 
 def seconds_until(condition: Callable[[], bool], what: str) -> float:
-    """Seconds until the condition held. A busy machine needs longer now and then, so a promise is judged by the best of
-    several."""
+    """Seconds until the condition held."""
     began = time.monotonic()
     wait_until(condition, what)
     return time.monotonic() - began
