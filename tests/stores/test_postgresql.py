@@ -11,9 +11,9 @@ import textwrap
 import threading
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from datetime import timedelta
 from pathlib import Path
 
@@ -353,13 +353,20 @@ def test_a_connection_lost_in_a_learning_leaves_nothing_of_it(url: str) -> None:
         assert [one.digest for one in store.entries_after(0)] == [entry(1).digest, entry(3).digest]
 
 
-def test_a_database_that_takes_the_place_of_another_is_noticed(url: str) -> None:
+@pytest.mark.parametrize(
+    "look",
+    [
+        pytest.param(lambda store: store.entries_after(0) == [], id="reading"),
+        pytest.param(lambda store: store.news(1) == ([], 0), id="row"),
+    ],
+)
+def test_a_database_that_takes_the_place_of_another_is_noticed(url: str, look: Callable[[SqlStore], bool]) -> None:
     with opened(url) as store:
         learn(store, entry(1))
         store.engine.dispose()
         server().execute(f"DROP DATABASE {name_in(url)} WITH (FORCE)")
         server().execute(f"CREATE DATABASE {name_in(url)} OWNER spamfilter TEMPLATE made")
-        assert store.entries_after(0) == []
+        assert look(store)
         assert store.generation == 1
 
 
@@ -593,6 +600,22 @@ def test_learnings_whose_connections_are_cut_behind_pgbouncer_are_whole_or_fail_
         assert Filter(store, VOICE).verify() == []
 
 
+@pytest.mark.parametrize("behind", [nullcontext, pooled])
+def test_a_connection_lost_at_a_look_is_not_used_again(
+    url: str, behind: Callable[[str], AbstractContextManager[str]]
+) -> None:
+    looking = "query LIKE '%pg_sleep(30)%' AND pid <> pg_backend_pid()"
+    cut = f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {looking}"
+    with behind(url) as place, opened(place) as store, ThreadPoolExecutor() as threads:
+        learn(store, entry(1))
+        look = threads.submit(store.row, "pg_sleep(30)")
+        wait_until(lambda: server().execute(cut) != [], "the look to begin")
+        with pytest.raises(StoreBusy, match="try again"):
+            look.result()
+        assert store.news(0) == (store.entries_after(0), 1)
+        assert store.generation == 0
+
+
 @pytest.mark.parametrize(
     "error",
     [
@@ -648,7 +671,12 @@ def test_a_server_that_goes_on_answering_is_not_given_up(hasty: Database) -> Non
     assert len(rows) == 8
 
 
-def test_a_silent_server_behind_pgbouncer_is_waited_for_once(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "ask", [pytest.param(Database.revision, id="reading"), pytest.param(lambda database: database.row("1"), id="row")]
+)
+def test_a_silent_server_behind_pgbouncer_is_waited_for_once(
+    url: str, ask: Callable[[Database], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The pooler lets new connections in, but no statement of theirs is answered."""
     monkeypatch.setattr(postgresql, "ANSWER_SECONDS", 1.0)
     monkeypatch.setattr(postgresql._Patient, "patience", 1.0)
@@ -659,7 +687,7 @@ def test_a_silent_server_behind_pgbouncer_is_waited_for_once(url: str, monkeypat
             for _ in range(3):
                 begin = time.monotonic()
                 with pytest.raises(StoreBusy, match="cannot be reached: the server does not answer; try again"):
-                    database.revision()
+                    ask(database)
                 waited.append(time.monotonic() - begin)
         assert [seconds >= 1 for seconds in waited] == [True, False, False]
         assert sum(waited) < 2

@@ -8,9 +8,10 @@ queries what they and the store ask.
 """
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
+from typing import Any
 
 from sqlalchemy import (
     BigInteger,
@@ -36,8 +37,9 @@ from spamfilter.errors import StoreError
 from spamfilter.stores import schema
 from spamfilter.stores.schema import EDITION, amounts, ledger
 from spamfilter.stores.sql import queries
-from spamfilter.stores.sql.database import TOGETHER, versions
-from spamfilter.stores.sql.dialects import has_text, keep_last_id, last_id
+from spamfilter.stores.sql.connection import damaged
+from spamfilter.stores.sql.database import TOGETHER
+from spamfilter.stores.sql.dialects import LAST_ID, has_text, keep_last_id, last_id
 from spamfilter.stores.sql.editions import SqlEditions
 from spamfilter.stores.sql.journal import SqlJournal
 from spamfilter.stores.sql.ledger_writing import SqlLearning
@@ -48,11 +50,9 @@ from spamfilter.stores.sql.sender_lists import SqlSenderLists
 from spamfilter.stores.store import Entry, Holders, Learning, Store
 from spamfilter.system.batches import batches
 
-_SET = schema.settings.c
-_NOTICED = select(
-    select(versions.c.version_num).scalar_subquery(),
-    *(select(_SET.value).where(_SET.name == name).scalar_subquery() for name in (queries.REBUILT, EDITION)),
-)
+_SETTING = "(SELECT value FROM settings WHERE name = '{}')"
+_NOTICED = ", ".join(["(SELECT version_num FROM alembic_version)", *map(_SETTING.format, (queries.REBUILT, EDITION))])
+"""Columns of one row, which a look at the ledger and each learning begin with."""
 
 
 def _on_day(by: str, since: datetime) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
@@ -68,24 +68,30 @@ class SqlStore(
 
     def look(self) -> None:
         """Know from here on whether the counts are rebuilt; the schema must be at HEAD."""
-        with self.reading() as connection:
-            self._notice(connection)
+        self._notice(self.row(_NOTICED))
 
-    def _notice(self, connection: Connection) -> int:
-        """Notice that the counts were rebuilt; returns the edition that judges. Raises StoreError if the tables are
-        those of another version."""
-        version, rebuilt, edition = (value or 0 for value in connection.execute(_NOTICED).one())
+    def _notice(self, found: Sequence[Any]) -> int:
+        """Notice that the counts were rebuilt, by a row of _NOTICED; returns the edition that judges. Raises StoreError
+        if the tables are those of another version."""
+        version, *numbers = found
         if version != schema.HEAD:
             raise StoreError(f"{self.where}: has {schema.OTHER}")
+        try:
+            rebuilt, edition = (int(number or 0) for number in numbers)
+        except (TypeError, ValueError) as error:
+            raise damaged(self.where, f"a setting is no number ({error})") from error
         if self._rebuilt is not None and rebuilt != self._rebuilt:
             self.generation += 1
         self._rebuilt = rebuilt
-        return int(edition)
+        return edition
+
+    def _notice_in(self, connection: Connection) -> int:
+        return self._notice(connection.exec_driver_sql(f"SELECT {_NOTICED}").one())
 
     @contextmanager
     def learning(self) -> Iterator[Learning]:
         with self.writing() as connection:
-            learning = SqlLearning(connection, self._notice(connection))
+            learning = SqlLearning(connection, self._notice_in(connection))
             yield learning
             learning.flush()
 
@@ -105,13 +111,16 @@ class SqlStore(
     @contextmanager
     def ledger_reading(self) -> Iterator[Connection]:
         with self.reading() as connection:
-            self._notice(connection)
+            self._notice_in(connection)
             yield connection
 
     def news(self, last: int) -> tuple[list[Entry], int]:
-        with self.ledger_reading() as connection:
-            newest = last_id(connection, ledger)
-            return queries.entries_after(connection, last) if newest > last else [], newest
+        *noticed, newest = self.row(f"{_NOTICED}, ({LAST_ID[self.engine.dialect.name].format(ledger.name)})")
+        self._notice(noticed)
+        if newest <= last:
+            return [], newest
+        with self.reading() as connection:
+            return queries.entries_after(connection, last), newest
 
     def holders(self, words: Mapping[str, Collection[Token]], before: int, limit: int) -> Holders:
         packed = type_coerce(ledger.c.tokens, LargeBinary).label("packed")

@@ -9,8 +9,8 @@ import json
 import os
 import re
 import sqlite3
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from itertools import zip_longest
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -48,8 +48,8 @@ LACKING = ("no such table", "no such column", "has no column")
 POSTGRESQL = "postgresql+psycopg"
 
 
-def connect(url: str, replaced: Callable[[], None]) -> Engine:
-    """An engine for this URL; a missing file of SQLite is made.
+def connect(url: str, replaced: Callable[[], None]) -> tuple[Engine, Callable[[str], Sequence[Any]]]:
+    """An engine for this URL, and what asks for one row as `Database.row` does; a missing file of SQLite is made.
 
     A transaction with the execution option `writing` begins with the write lock held. replaced: called when PostgreSQL
     has another database than before.
@@ -96,7 +96,14 @@ def connect(url: str, replaced: Callable[[], None]) -> Engine:
     def _begin(connection: Connection) -> None:
         connection.exec_driver_sql("BEGIN IMMEDIATE" if connection.get_execution_options().get("writing") else "BEGIN")
 
-    return engine
+    def _row(columns: str) -> Sequence[Any]:
+        with closing(engine.raw_connection()) as connection, closing(connection.cursor()) as cursor:
+            cursor.execute(f"SELECT {columns}")
+            row: Sequence[Any]
+            (row,) = cursor.fetchall()
+            return row
+
+    return engine, _row
 
 
 def _prepare(connection: sqlite3.Connection) -> None:

@@ -6,7 +6,7 @@ wait; a writer waits at most BUSY_SECONDS and then raises StoreBusy.
 
 import os
 import sqlite3
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -65,7 +65,7 @@ class Database:
 
     def __init__(self, url: str) -> None:
         self.where = place_of(url)
-        self.engine = connect(url, self._replaced)
+        self.engine, self._row = connect(url, self._replaced)
         self._path = file_of(url)
         self._file = self._identity()
 
@@ -96,6 +96,13 @@ class Database:
         self._check()
         with store_errors(self.where), self.engine.connect() as connection, connection.begin():
             yield connection
+
+    def row(self, columns: str) -> Sequence[Any]:
+        """The row of a constant query, in a transaction that only reads; in a quarter of the time of `reading`, because
+        a relay asks four times a second. columns: the query after SELECT. Values are those of the driver."""
+        self._check()
+        with store_errors(self.where):
+            return self._row(columns)
 
     def number(self, query: Executable) -> int:
         """The one number that a query finds."""

@@ -11,7 +11,8 @@ import math
 import os
 import re
 import time
-from collections.abc import Callable, Collection, Generator, Mapping
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from contextlib import closing
 from typing import Any
 
 import psycopg
@@ -43,7 +44,7 @@ WRITE = (
 )
 """The lock is a statement before those of the caller, each of which sees what was committed before it began. Under
 another isolation a writer would see the database as it was before it waited: ids of the ledger would collide."""
-PLACE = """SELECT (SELECT oid FROM pg_database WHERE datname = current_database()), CASE WHEN pg_is_in_recovery()
+PLACE = """(SELECT oid FROM pg_database WHERE datname = current_database()), CASE WHEN pg_is_in_recovery()
     THEN '' ELSE left(pg_walfile_name(pg_current_wal_lsn()), 8) END"""
 """The database, and the server's timeline, which grows when a standby is promoted. Of a running server, because the
 control file names the old timeline until the checkpoint after the promotion."""
@@ -114,8 +115,10 @@ class _Patient(psycopg.Connection[Any]):
             return end_of_it.value
 
 
-def connect(url: URL, where: str, busy_seconds: float, replaced: Callable[[], None]) -> Engine:
-    """An engine for this URL. where: its name in messages.
+def connect(
+    url: URL, where: str, busy_seconds: float, replaced: Callable[[], None]
+) -> tuple[Engine, Callable[[str], Sequence[Any]]]:
+    """An engine for this URL, and what asks for one row as `Database.row` does. where: its name in messages.
 
     replaced: called when the database is another one than at the transaction before, as after a fail-over or when a
     backup was put in its place. Each transaction looks, because a pooler keeps our connection when the server behind it
@@ -163,11 +166,15 @@ def connect(url: URL, where: str, busy_seconds: float, replaced: Callable[[], No
 
     @event.listens_for(engine, "handle_error")
     def _failed(context: ExceptionContext) -> None:
-        nonlocal failed, failed_at
         error = context.original_exception
         # The driver may think that the connection is well, and take what is left of an answer for the next one.
         context.is_disconnect |= _is_broken(error)
-        if isinstance(error, psycopg.Error) and str(error) == SILENT:
+        if isinstance(error, psycopg.Error):
+            _note(error)
+
+    def _note(error: psycopg.Error) -> None:
+        nonlocal failed, failed_at
+        if str(error) == SILENT:
             failed, failed_at = meant(where, error), time.monotonic()  # a new connection would wait as long again
 
     @event.listens_for(engine, "begin")
@@ -178,14 +185,32 @@ def connect(url: URL, where: str, busy_seconds: float, replaced: Callable[[], No
         driver.patience = math.inf if migrating else ANSWER_SECONDS
         limits = [round(1000 * seconds) for seconds in (busy_seconds, 0 if migrating else STATEMENT_SECONDS)]
         connection.exec_driver_sql((WRITE if options.get("writing") else READ).format(*limits, LOCK))
-        _compare(place, list(connection.exec_driver_sql(PLACE).one()))
+        _compare(place, list(connection.exec_driver_sql(f"SELECT {PLACE}").one()))
+
+    def _row(columns: str) -> Sequence[Any]:
+        text = f"{READ.format(round(1000 * busy_seconds))}; SELECT {PLACE}, {columns}; COMMIT"
+        with closing(engine.raw_connection()) as connection:
+            driver: Any = connection.driver_connection
+            driver.patience = ANSWER_SECONDS
+            try:
+                answers = driver.execute(text)
+            except psycopg.Error as error:
+                if _is_broken(error):
+                    connection.invalidate(error)
+                _note(error)
+                raise meant(where, error) from error
+        while not answers.description:
+            answers.nextset()
+        row: Sequence[Any] = answers.fetchone()
+        _compare(place, list(row[:2]))
+        return row[2:]
 
     def _compare(known: list[object], found: list[object]) -> None:
         if known not in ([], found):
             replaced()
         known[:] = found
 
-    return engine
+    return engine, _row
 
 
 def meant(where: str, error: psycopg.Error) -> StoreError:
