@@ -19,7 +19,7 @@ from tests.integration.servers import wait_until
 from tests.support.doors import EACH_RELAYING_DOOR, Door
 
 COMMANDS = "%s client.test\r\nMAIL FROM:<a@example.org>\r\nRCPT TO:<b@example.test>\r\nDATA\r\n"
-IDLE = 1.0
+IDLE = 2.0
 """Seconds of both limits on clients here; between the bytes of a slow client pass fewer."""
 
 

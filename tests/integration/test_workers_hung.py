@@ -24,7 +24,7 @@ __all__ = ["hop"]
 
 HASTY = """
 from spamfilter.service import supervisor
-supervisor.BEAT_EVERY, supervisor.HUNG_SECONDS = 0.1, 3.0
+supervisor.BEAT_EVERY, supervisor.HUNG_SECONDS = 0.1, 6.0
 """
 """Beats without end, and little patience."""
 STUCK = """
@@ -75,7 +75,7 @@ def test_a_process_that_stands_still_is_ended_and_replaced(
     relay: Daemon, find: Callable[[Daemon], int], who: str
 ) -> None:
     os.kill(pid := find(relay), signal.SIGSTOP)
-    hung = rf"{who}, pid {pid}, has not answered for 3 s and is ended\n.*pid {pid}, was ended by SIGKILL; another one"
+    hung = rf"{who}, pid {pid}, has not answered for 6 s and is ended\n.*pid {pid}, was ended by SIGKILL; another one"
     wait_until(lambda: bool(re.search(hung, relay.log())), "the end of the one that hangs")
     with at_each_worker(relay) as clients:
         for number, client in enumerate(clients):
@@ -89,7 +89,7 @@ def test_mail_goes_on_while_the_journal_hangs_and_nothing_is_missing_in_it(relay
     stuck.touch()
     passes(relay, "before")
     hung = time.monotonic()
-    wait_until(lambda: time.monotonic() > hung + 4, "more than the supervisor's patience")
+    wait_until(lambda: time.monotonic() > hung + 8, "more than the supervisor's patience")
     passes(relay, "meanwhile")
     assert journalled(relay) == []
     stuck.unlink()
@@ -103,7 +103,7 @@ def test_after_a_pause_of_the_machine_no_process_is_ended(relay: Daemon) -> None
     before = [keeper(relay), *workers(relay)]
     os.killpg(relay.process.pid, signal.SIGSTOP)
     paused = time.monotonic()
-    wait_until(lambda: time.monotonic() > paused + 4, "the end of the pause")
+    wait_until(lambda: time.monotonic() > paused + 8, "the end of the pause")
     os.killpg(relay.process.pid, signal.SIGCONT)
     passes(relay, "after")
     wait_until(lambda: len(journalled(relay)) == 1, "the journal")

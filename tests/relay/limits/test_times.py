@@ -18,8 +18,8 @@ from tests.relay.limits.scraping import Scraper, assert_hit
 from tests.support.certificates import write_certificate
 
 LIMITS = {
-    "idle_seconds": 1.5, "data_seconds": 1.5, "tls_seconds": 1.0, "transaction_seconds": 3.0, "session_seconds": 4.0,
-    "command_seconds": 2.0, "final_seconds": 20.0,
+    "idle_seconds": 3.0, "data_seconds": 3.0, "tls_seconds": 2.0, "transaction_seconds": 6.0, "session_seconds": 8.0,
+    "command_seconds": 20.0, "final_seconds": 20.0,
 }  # fmt: skip
 STEP = 0.3
 """Seconds between two bytes or commands of a client that keeps every limit but that for all."""
