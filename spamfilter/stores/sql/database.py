@@ -99,7 +99,7 @@ class Database:
 
     def row(self, columns: str) -> Sequence[Any]:
         """The row of a constant query, in a transaction that only reads; in a quarter of the time of `reading`, because
-        a relay asks four times a second. columns: the query after SELECT. Values are those of the driver."""
+        a relay asks six times a second. columns: the query after SELECT. Values are those of the driver."""
         self._check()
         with store_errors(self.where):
             return self._row(columns)

@@ -17,8 +17,7 @@ class SqlSenderLists(Database):
     def rules_version(self) -> tuple[int, int]:
         # Exact, since ids are never used twice and rows never change: with the same newest id and the same number of
         # rows, the rows are the same.
-        query = select(func.coalesce(func.max(rules.c.id), 0), func.count())
-        ((newest, number),) = self.rows(query)
+        newest, number = self.row("coalesce(max(id), 0), count(*) FROM rules")
         return newest, number
 
     def rules(self) -> list[Rule]:
