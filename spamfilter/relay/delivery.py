@@ -240,7 +240,7 @@ def record(relay: Relay, judged: JudgedMail, reply: Reply, judge_us: int, total_
         evidence=[(item.token, item.weight) for item in verdict.evidence],
         tokens=judgement.reading.tokens if judgement.reading else None,
     )
-    relay.record(entry, ",".join(message.defects) if message else "-")
+    relay.record(entry, message.defects if message else ())
     metrics = relay.metrics
     metrics.count("messages", verdict.class_, verdict.action)
     if verdict.listed:

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import ssl
-from collections.abc import Coroutine, MutableSet, Sequence
+from collections.abc import Coroutine, Iterable, MutableSet, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -86,8 +86,8 @@ class Relay:
         if error.limit:
             self.metrics.count("limits_hit", error.limit)
 
-    def record(self, entry: JournalEntry, defects: str = "-") -> None:
-        """Write a mail into log and journal. defects: of its structure, separated by commas."""
+    def record(self, entry: JournalEntry, defects: Iterable[str] = ()) -> None:
+        """Write a mail into log and journal. defects: of its structure."""
         facts: dict[str, str | int | float] = {
             "client": entry.client,
             "from": entry.sender,
@@ -105,7 +105,7 @@ class Relay:
                 "listed": entry.listed.replace(" ", ",") or "-",
                 "judge_us": entry.judge_us,
                 "total_us": entry.total_us,
-                "defects": defects,
+                "defects": ",".join(defects) or "-",
             }
         log.info(Event(entry.id, {**facts, "reply": entry.reply}))
         self.journal.add(entry)

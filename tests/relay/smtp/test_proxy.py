@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import ipaddress
+import logging
 import socket
 import struct
 from pathlib import Path
@@ -539,6 +540,18 @@ async def test_a_reject_needs_enough_learnt_of_both_classes(tmp_path: Path) -> N
 
 
 # Limits
+
+
+@pytest.mark.parametrize(
+    ("mail", "defects"), [(MAIL, "-"), (b"no header\r\n" + MAIL, "not-a-field")], ids=["sound", "malformed"]
+)
+async def test_the_log_names_the_defects_of_a_mail_or_a_dash(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, mail: bytes, defects: str
+) -> None:
+    async with Hop() as hop, relaying(tmp_path, f"smtp://127.0.0.1:{hop.port}") as running:
+        with caplog.at_level(logging.INFO):
+            await (await running.connect()).send(mail)
+    assert f" defects={defects} reply=250 " in caplog.text
 
 
 @pytest.mark.parametrize(("size", "code"), [(65536, b"250"), (65537, b"552"), (1_000_000, b"552")])
