@@ -50,7 +50,8 @@ class Canaries:
         self._closing = False
 
     def start(self) -> None:
-        """Begin to remove the traces of a relay that was killed."""
+        """Withdraw the addresses of a process that was killed, and begin to remove the traces of a relay that was."""
+        self._relay.canaries.clear()
         self._begin(self._remove_left())
 
     async def close(self) -> None:

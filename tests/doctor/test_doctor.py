@@ -649,6 +649,15 @@ async def test_what_a_killed_relay_has_left_is_removed_at_the_next_start(tmp_pat
         assert running.store.learnings() == []
 
 
+async def test_an_address_that_a_killed_process_has_left_is_withdrawn_at_the_next_start(tmp_path: Path) -> None:
+    async with Hop() as hop, relaying(tmp_path, f"smtp://127.0.0.1:{hop.port}") as running:
+        await Canaries(running.relay, running.store).issue({})
+        again = Canaries(running.relay, running.store)
+        again.start()
+        assert running.relay.canaries == set()
+        await again.close()
+
+
 async def test_a_probe_whose_tokens_are_gone_is_removed(tmp_path: Path) -> None:
     async with Hop() as hop, relaying(tmp_path, f"smtp://127.0.0.1:{hop.port}") as running:
         canaries = Canaries(running.relay, running.store)
