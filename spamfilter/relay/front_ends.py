@@ -86,19 +86,26 @@ class Acceptor:
             self._crowd.coming -= 1
 
 
-class FrontEnd:
-    """A protocol on any number of sockets. connection: makes one, which enters and leaves the crowd."""
+FRONT_ENDS: dict[str, Callable[[Relay, bool], asyncio.BaseProtocol]] = {
+    "smtp": Dialogue,
+    "lmtp": LmtpDialogue,
+    "milter": Connection,
+}
+"""Protocol -> what makes a connection, which enters and leaves the crowd; True for one of authenticated senders."""
 
-    def __init__(self, connection: Callable[..., asyncio.BaseProtocol], relay: Relay) -> None:
-        self._connection = connection
+
+class FrontEnds:
+    """The sockets by which mail comes to a process."""
+
+    def __init__(self, relay: Relay) -> None:
         self._relay = relay
         self._servers: list[asyncio.Server | Acceptor] = []
 
-    async def start(self, sockets: Sequence[socket.socket], submission: Sequence[socket.socket] = ()) -> None:
-        """Serve on these bound sockets. submission: sockets that only authenticated senders can reach."""
+    async def start(self, protocol: str, sockets: Sequence[socket.socket], *, submission: bool = False) -> None:
+        """Serve on these bound sockets. submission: only authenticated senders can reach them."""
         loop = asyncio.get_running_loop()
-        for sock in (*sockets, *submission):
-            made = partial(self._connection, self._relay, sock in submission)
+        made = partial(FRONT_ENDS[protocol], self._relay, submission)
+        for sock in sockets:
             if self._relay.shared.has_others:
                 acceptor = Acceptor(sock, made, self._relay.crowd)
                 acceptor.start()
@@ -124,10 +131,3 @@ class FrontEnd:
             server.close()
         for client in self._relay.crowd:
             client.leave()
-
-
-FRONT_ENDS: dict[str, Callable[[Relay], FrontEnd]] = {
-    "smtp": partial(FrontEnd, Dialogue),
-    "lmtp": partial(FrontEnd, LmtpDialogue),
-    "milter": partial(FrontEnd, Connection),
-}

@@ -24,7 +24,7 @@ from spamfilter.learning.automatic_rules import Automatic
 from spamfilter.learning.filter import Filter
 from spamfilter.learning.mark_queue import MarkQueue
 from spamfilter.relay.canary import Canaries
-from spamfilter.relay.front_ends import FRONT_ENDS, FrontEnd
+from spamfilter.relay.front_ends import FrontEnds
 from spamfilter.relay.journal import Journal
 from spamfilter.relay.judging import Judge
 from spamfilter.relay.limits.limit_log import PERIOD, LimitLog
@@ -157,7 +157,7 @@ class Worker:
         loop.set_exception_handler(note_fault)
         self._journal.start()  # where there is no thread for it, there is none for the end of the pool, either
         loop.set_default_executor(Threads())
-        front_ends = {name: made(self._relay) for name, made in FRONT_ENDS.items()} if process.carries else {}
+        front_ends = FrontEnds(self._relay)
         self._filter.learnt  # noqa: B018 - loads the counts
         self._facts |= {kind: [*map(name_of, listed)] for kind, listed in sockets.of_mail.items()}
         background = Background(self._limit_log.metrics)
@@ -175,10 +175,11 @@ class Worker:
             uptime = Uptime(self._filter.store, self._relay, self._settings.relay.without_next_hop)
             background.start("noting that the relay runs", uptime.note, NOTE_EVERY)
             background.start("expiry", partial(asyncio.to_thread, expiry.look), EXPIRE_EVERY, GRACE_SECONDS)
-        if front_ends:
-            await front_ends["smtp"].start(sockets.mail, sockets.submission)
-            await front_ends["lmtp"].start(sockets.lmtp)
-            await front_ends["milter"].start(sockets.milter)
+        if process.carries:
+            await front_ends.start("smtp", sockets.mail)
+            await front_ends.start("smtp", sockets.submission, submission=True)
+            await front_ends.start("lmtp", sockets.lmtp)
+            await front_ends.start("milter", sockets.milter)
         metrics_front_end = await self._open_metrics(sockets.metrics) if process.keeps else None
         if process.keeps:
             self._canaries.start()
@@ -195,8 +196,8 @@ class Worker:
         if process.alone:
             notify("STOPPING=1")
             log.info("stopping: running transactions finish, for at most %g s", self._relay.limits.drain_seconds)
-        if front_ends:
-            await self._drain([*front_ends.values()])
+        if process.carries:
+            await self._drain(front_ends)
         if metrics_front_end is not None:
             metrics_front_end.close()
         background.stop()
@@ -214,16 +215,15 @@ class Worker:
             if self._process.carries:
                 await self._list_following.look()
 
-    async def _drain(self, front_ends: Sequence[FrontEnd]) -> None:
-        draining = asyncio.gather(*(front_end.drain() for front_end in front_ends))
+    async def _drain(self, front_ends: FrontEnds) -> None:
+        draining = asyncio.create_task(front_ends.drain())
         await asyncio.sleep(0)  # lets `drain` close the listening sockets
         self._process.shared.state[self._process.shared.own] = 0
         try:
             await asyncio.wait_for(draining, self._relay.limits.drain_seconds)
         except TimeoutError:
             self._limit_log.noted("drain_seconds", "what is still running is cut off")
-        for front_end in front_ends:
-            front_end.close()
+        front_ends.close()
 
     async def _close(self) -> None:
         """Close every part. Marks that have begun are still learnt, and the journal is written."""

@@ -17,7 +17,7 @@ from spamfilter.config.settings import Settings
 from spamfilter.learning.automatic_rules import Automatic
 from spamfilter.learning.filter import Filter
 from spamfilter.learning.mark_queue import MarkQueue
-from spamfilter.relay.front_ends import FRONT_ENDS
+from spamfilter.relay.front_ends import FrontEnds
 from spamfilter.relay.journal import Journal
 from spamfilter.relay.judging import Judge
 from spamfilter.relay.next_hops import Maildir, NextHop, Timeouts, open_next_hop
@@ -281,15 +281,15 @@ async def relaying(
     Path(short.name).chmod(0o755)
     place = Path(short.name) / "x.sock" if proven or path else None
     (sock,) = bound("relay.listen", "127.0.0.1:0" if place is None else f"unix:{place}")
-    front_end = FRONT_ENDS[door](relay)
-    await front_end.start([] if submission or proven else [sock], [sock] if submission or proven else [])
+    front_ends = FrontEnds(relay)
+    await front_ends.start(door, [sock], submission=submission or proven)
     running = Running(relay, store, 0 if place else sock.getsockname()[1], place, door)
     try:
         yield running
     finally:
         for client in running.clients:
             client.close()
-        front_end.close()
+        front_ends.close()
         hop.close()
         for _ in range(100):
             if not relay.background_tasks:

@@ -9,7 +9,7 @@ import pytest
 
 from spamfilter.bayes.verdict import Policy
 from spamfilter.config.sections import Feedback, Limits
-from spamfilter.relay.front_ends import FRONT_ENDS
+from spamfilter.relay.front_ends import FrontEnds
 from spamfilter.relay.next_hops.maildir import unwrapped
 from spamfilter.relay.quarantine.quarantine import Quarantine
 from spamfilter.service.listening import bound
@@ -159,16 +159,16 @@ async def test_over_the_limit_of_connections_a_mail_server_is_disconnected(tmp_p
 
 async def test_at_the_end_a_running_mail_is_answered_and_idle_connections_are_closed(tmp_path: Path) -> None:
     async with milter(tmp_path) as running:
-        front_end = FRONT_ENDS["milter"](running.relay)
+        front_ends = FrontEnds(running.relay)
         (sock,) = bound("relay.milter", "127.0.0.1:0")
-        await front_end.start([sock])
+        await front_ends.start("milter", [sock])
         running.port = sock.getsockname()[1]
         idle, busy = [await MailServer.connect(running) for _ in range(2)]
         await busy.step(b"M", b"<a@example.org>\0")
         await busy.step(b"R", b"<b@example.test>\0")
         await busy.writer.drain()
         await asyncio.sleep(0.05)
-        ending = asyncio.create_task(front_end.drain())
+        ending = asyncio.create_task(front_ends.drain())
         assert await idle.packet() == (b"", b"")
         busy.put(b"B", b"text\r\n")
         busy.put(b"E")
