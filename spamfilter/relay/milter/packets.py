@@ -47,28 +47,22 @@ class Steps(IntFlag):
     NO_DATA = 0x200
     SILENT_HEADER = 0x80
     SILENT_CONNECT = 0x1000
-    SILENT_HELO = 0x2000
     SILENT_MAIL = 0x4000
     SILENT_RCPT = 0x8000
-    SILENT_DATA = 0x10000
-    SILENT_UNKNOWN = 0x20000
-    SILENT_HEADER_END = 0x40000
     SILENT_BODY = 0x80000
     LEADING_SPACE = 0x100000
 
 
 SILENT = {
     CONNECT: Steps.SILENT_CONNECT,
-    HELO: Steps.SILENT_HELO,
     MAIL: Steps.SILENT_MAIL,
     RCPT: Steps.SILENT_RCPT,
-    DATA: Steps.SILENT_DATA,
     HEADER: Steps.SILENT_HEADER,
-    HEADER_END: Steps.SILENT_HEADER_END,
     BODY: Steps.SILENT_BODY,
-    UNKNOWN_COMMAND: Steps.SILENT_UNKNOWN,
 }
-"""Command -> the step by which it has no answer."""
+"""Command -> the step by which it has no answer. What is not here always has one, but for UNANSWERED."""
+UNANSWERED = {MACROS, ABORT, QUIT, REUSE}
+"""The commands that never have an answer."""
 
 _LENGTH = struct.Struct(">I")
 _OFFER = struct.Struct(">III")

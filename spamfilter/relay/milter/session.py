@@ -73,7 +73,7 @@ class Session:
         self._proven = proven
         self._gone = gone
         self._steps: Steps | None = None
-        self._answered: set[bytes] = set()
+        self._silent = packets.UNANSWERED
         self._client = packets.UNKNOWN
         self._login = b""
         self._queue_id = b""
@@ -93,7 +93,7 @@ class Session:
         reply = method(self, data)
         if reply is not None:
             return _said(reply)
-        return packets.packet(packets.CONTINUE) if command in self._answered else b""
+        return b"" if command in self._silent else packets.packet(packets.CONTINUE)
 
     async def end(self, data: bytes) -> bytes:
         """The answer at the end of a mail. Raises ProtocolError."""
@@ -156,7 +156,8 @@ class Session:
         if not (feedback.spam_addresses or feedback.ham_addresses):
             wanted |= Steps.SILENT_RCPT
         self._steps = offer.steps & wanted
-        self._answered = {command for command, step in packets.SILENT.items() if not step & self._steps}
+        silent = {command for command, step in packets.SILENT.items() if step & self._steps}
+        self._silent = packets.UNANSWERED | silent
         return Offer(offer.version, NEEDED, self._steps).packet()
 
     def _names(self, data: bytes) -> None:
@@ -202,7 +203,7 @@ class Session:
         if not _is_sound(path):
             reply: Reply | None = NO_ADDRESS
             recipient = ""
-        elif packets.RCPT in self._answered and len(self.transaction.recipients) >= self._relay.limits.recipients:
+        elif packets.RCPT not in self._silent and len(self.transaction.recipients) >= self._relay.limits.recipients:
             reply = self._relay.over("recipients", self._client)
         else:
             reply = refusal(self.transaction, purpose)
@@ -210,11 +211,11 @@ class Session:
         if reply is None:
             self.transaction.purpose = purpose
             self.transaction.recipients.append(path)
-        elif packets.RCPT in self._answered:
+        elif packets.RCPT in self._silent:
+            self._refused = self._refused or reply
+        else:
             self.transaction.refused.append(reply.code)
             return reply
-        else:
-            self._refused = self._refused or reply
         return None
 
     def _header(self, data: bytes) -> None:
