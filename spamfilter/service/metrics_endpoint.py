@@ -30,11 +30,11 @@ PLACES = 20
 """Connections at a time; a scraper needs one for some milliseconds."""
 
 
-class MetricsFrontEnd:
+class MetricsFrontEnd(Collector):
     """Serves the metrics that `snapshot` returns on any number of sockets."""
 
     def __init__(self, snapshot: Callable[[], Snapshot]) -> None:
-        self._snapshots = _Snapshots(snapshot)
+        self._snapshot = snapshot
         self._servers: list[asyncio.Server] = []
         self._open: list[asyncio.StreamWriter] = []
 
@@ -78,7 +78,24 @@ class MetricsFrontEnd:
             return _response("405 Method Not Allowed", b"GET alone\n", "Allow: GET, HEAD\r\n")
         if path.partition(b"?")[0] != b"/metrics":
             return _response("404 Not Found", b"see /metrics\n")
-        return _response("200 OK", generate_latest(self._snapshots), whole=method == b"GET")
+        return _response("200 OK", generate_latest(self), whole=method == b"GET")
+
+    def collect(self) -> Iterator[Metric]:
+        """The metrics of METRICS as the library wants them."""
+        for name, rows in self._snapshot().items():
+            metric = METRICS[name]
+            if metric.kind == "histogram":
+                bounds = [*map(str, metric.bounds), "+Inf"]
+                histogram = HistogramMetricFamily(PREFIX + name, metric.help, labels=list(metric.labels))
+                for labels, (*buckets, total) in rows.items():
+                    histogram.add_metric(list(labels), list(zip(bounds, accumulate(buckets), strict=True)), total)
+                yield histogram
+                continue
+            family = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
+            plain = family(PREFIX + name, metric.help, labels=list(metric.labels))
+            for labels, (value,) in rows.items():
+                plain.add_metric(list(labels), value)
+            yield plain
 
 
 async def _request(reader: asyncio.StreamReader) -> bytes:
@@ -96,26 +113,3 @@ def _response(status: str, body: bytes, fields: str = "", *, whole: bool = True)
         "Connection: close\r\nX-Content-Type-Options: nosniff\r\nCache-Control: no-store\r\n\r\n"
     )
     return head.encode("ascii") + (body if whole else b"")
-
-
-class _Snapshots(Collector):
-    """The metrics of METRICS as the library wants them."""
-
-    def __init__(self, snapshot: Callable[[], Snapshot]) -> None:
-        self._snapshot = snapshot
-
-    def collect(self) -> Iterator[Metric]:
-        for name, rows in self._snapshot().items():
-            metric = METRICS[name]
-            if metric.kind == "histogram":
-                bounds = [*map(str, metric.bounds), "+Inf"]
-                histogram = HistogramMetricFamily(PREFIX + name, metric.help, labels=list(metric.labels))
-                for labels, (*buckets, total) in rows.items():
-                    histogram.add_metric(list(labels), list(zip(bounds, accumulate(buckets), strict=True)), total)
-                yield histogram
-                continue
-            family = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
-            plain = family(PREFIX + name, metric.help, labels=list(metric.labels))
-            for labels, (value,) in rows.items():
-                plain.add_metric(list(labels), value)
-            yield plain
