@@ -12,6 +12,7 @@ import os
 import resource
 import socket
 from collections.abc import Collection, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -116,13 +117,23 @@ def _servers(addresses: Iterable[tuple[int, tuple[Any, ...]]]) -> list[socket.so
 
 
 def inherited() -> list[socket.socket]:
-    """The sockets of a systemd socket unit, if there are any: sd_listen_fds(3)."""
+    """The sockets of a systemd socket unit, if there are any: sd_listen_fds(3). Raises ConfigError."""
     if os.environ.get("LISTEN_PID") != str(os.getpid()):
         return []
-    sockets = [socket.socket(fileno=FIRST_FD + number) for number in range(int(os.environ.get("LISTEN_FDS", "0")))]
-    for sock in sockets:
-        sock.setblocking(False)
-    return sockets
+    return [_handed(FIRST_FD + number) for number in range(int(os.environ.get("LISTEN_FDS", "0")))]
+
+
+def _handed(descriptor: int) -> socket.socket:
+    with suppress(OSError):
+        sock = socket.socket(fileno=descriptor)
+        if sock.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+            sock.setblocking(False)
+            return sock
+        sock.close()
+    raise ConfigError(
+        f"systemd hands over descriptor {descriptor}, which is no socket that listens; the socket unit needs"
+        " ListenStream=, and no Accept=yes: systemd/spamfilter.socket"
+    )
 
 
 def name_of(sock: socket.socket) -> str:

@@ -17,6 +17,8 @@ from pathlib import Path
 import pytest
 
 from spamfilter.config.settings import Settings
+from spamfilter.errors import ConfigError
+from spamfilter.service.listening import inherited
 from spamfilter.service.systemd_override import TO_STOP
 from spamfilter.system.packaged_files import shipped
 from tests.integration.servers import end, free_port, relay, wait_until, workshop
@@ -282,6 +284,21 @@ def test_the_relay_takes_the_socket_that_systemd_opened(tmp_path: Path) -> None:
         process.terminate()
         end(process)
     assert process.returncode == 0
+
+
+@pytest.mark.parametrize("handed", ["file", "datagrams", "connection"])
+def test_what_systemd_hands_over_and_does_not_listen_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, handed: str
+) -> None:
+    """As by ListenFIFO=, ListenDatagram= and Accept=yes in a socket unit."""
+    ours, theirs = socket.socketpair(type=socket.SOCK_DGRAM if handed == "datagrams" else socket.SOCK_STREAM)
+    with ours, theirs, (tmp_path / "file").open("wb") as file:
+        descriptor = os.dup(file.fileno() if handed == "file" else ours.fileno())
+        monkeypatch.setattr("spamfilter.service.listening.FIRST_FD", descriptor)
+        monkeypatch.setenv("LISTEN_PID", str(os.getpid()))
+        monkeypatch.setenv("LISTEN_FDS", "1")
+        with pytest.raises(ConfigError, match=f"descriptor {descriptor}.*ListenStream="):
+            inherited()
 
 
 def test_readiness_is_said_and_taken_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
