@@ -176,10 +176,6 @@ class FeedbackSocket:
         task.cancel()
         return True
 
-    def is_overrun(self) -> bool:
-        """Whether there are too many connections even to look up their users."""
-        return len(self._connections) > self.limits.feedback_connections + BACKLOG
-
 
 class _Connection:
     """A connection of a client.
@@ -214,7 +210,8 @@ class _Connection:
 
     async def run(self) -> None:
         """Answer requests until the client or the relay closes the connection."""
-        if not self._server.is_overrun() or self.master:
+        # Where there are still more, not even their users are looked up.
+        if self.master or self._server.connections <= self._server.limits.feedback_connections + BACKLOG:
             self._user = await self._server.name_of(self.uid)
             self.staying = self._server.has_room(self)
         if not self.staying:
