@@ -63,6 +63,8 @@ SILENT = {
 """Command -> the step by which it has no answer. What is not here always has one, but for UNANSWERED."""
 UNANSWERED = {MACROS, ABORT, QUIT, REUSE}
 """The commands that never have an answer."""
+IGNORED = {HELO, DATA, HEADER_END, UNKNOWN_COMMAND}
+"""The commands of which nothing is needed, as a mail server sends them that cannot leave them out."""
 
 _LENGTH = struct.Struct(">I")
 _OFFER = struct.Struct(">III")

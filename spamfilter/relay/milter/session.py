@@ -87,11 +87,9 @@ class Session:
             return self._negotiate(data)
         if self._steps is None:
             raise ProtocolError("a command before the negotiation")
-        method = _METHODS.get(command)
-        if method is None:
+        if command not in _METHODS and command not in packets.IGNORED:
             raise ProtocolError(f"an unknown command, {printable(repr(command))}")
-        reply = method(self, data)
-        if reply is not None:
+        if command in _METHODS and (reply := _METHODS[command](self, data)) is not None:
             return _said(reply)
         return b"" if command in self._silent else packets.packet(packets.CONTINUE)
 
@@ -247,21 +245,14 @@ class Session:
         self._abort(data)
         self._client = packets.UNKNOWN
 
-    def _nothing(self, data: bytes) -> None:
-        return
-
 
 _METHODS: dict[bytes, Callable[[Session, bytes], Reply | None]] = {
     packets.MACROS: Session._names,
     packets.CONNECT: Session._connect,
-    packets.HELO: Session._nothing,
     packets.MAIL: Session._mail,
     packets.RCPT: Session._rcpt,
-    packets.DATA: Session._nothing,
     packets.HEADER: Session._header,
-    packets.HEADER_END: Session._nothing,
     packets.BODY: Session._body,
-    packets.UNKNOWN_COMMAND: Session._nothing,
     packets.ABORT: Session._abort,
     packets.QUIT: Session._quit,
     packets.REUSE: Session._reuse,
