@@ -15,7 +15,6 @@ from typing import Any
 from spamfilter.bayes.labels import Label
 from spamfilter.errors import InputError, SpamfilterError, TryAgain
 from spamfilter.learning import mark_lookup, marks
-from spamfilter.learning.filter import Filter
 from spamfilter.learning.marks import Author, author_name
 from spamfilter.learning.undoing import Taught, needs_all, taught_by, undo
 from spamfilter.relay.next_hops import next_hop_of
@@ -166,6 +165,5 @@ def taught(site: Site, by: str, since: datetime) -> Sequence[Taught]:
 def forget(site: Site, some: Sequence[Taught], account: Account) -> int:
     """Undo the first AT_ONCE of these learnings; returns how many were undone."""
     some, done = some[:AT_ONCE], set[int]()
-    filter = Filter(site.store, site.settings.voices(), whole=True) if needs_all(some) else site.filter()
-    undo(filter, some, SOURCE, account.name, done.update)
+    undo(site.filter(whole=needs_all(some)), some, SOURCE, account.name, done.update)
     return len(done)

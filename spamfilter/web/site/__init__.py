@@ -44,9 +44,9 @@ class Site:
     def __post_init__(self) -> None:
         self.strip = StatusStrip(lambda: self.settings, self.store)
 
-    def filter(self) -> Filter:
-        """A filter without counts in memory, so it judges by the present counts of the store."""
-        return Filter(self.store, self.voices(), whole=False)
+    def filter(self, whole: bool = False) -> Filter:
+        """A filter by the voices of the counts; unless it has the whole counts, it judges by those of the store now."""
+        return Filter(self.store, self.voices(), whole)
 
     def quarantine(self) -> Quarantine:
         """The mails that are kept, and what became of others."""
