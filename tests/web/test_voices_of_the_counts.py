@@ -8,6 +8,7 @@ from threading import Lock
 
 import pytest
 
+import spamfilter.web.site
 from spamfilter.config.settings import Settings, load
 from spamfilter.learning.filter import Filter
 from spamfilter.learning.undoing import MANY
@@ -43,3 +44,15 @@ def test_many_marks_are_undone(site: Site) -> None:
     taught = marking.taught(site, "anna", datetime(2000, 1, 1, tzinfo=UTC))
     assert marking.forget(site, taught, Account("anna", "administer", "-")) == MANY
     assert site.store.state({}).learnt["spam"] == 0
+
+
+def test_a_reload_while_a_page_reads_the_section_is_not_lost(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    def reloaded_meanwhile(file: Path | None) -> Settings:
+        assert site.file is not None
+        site.file.write_text(CONFIG.format(marks=200))
+        site.reload()
+        return load(file)
+
+    monkeypatch.setattr(spamfilter.web.site, "load", reloaded_meanwhile)
+    site.voices()
+    assert site.settings.feedback.marks_a_day == 200

@@ -57,7 +57,8 @@ class Site:
         kept = self.store.get_setting(RULES)
         if kept is not None and kept != rules(self.settings.voices()):
             with suppress(ConfigError):  # the file may be wrong for now; the voices are those of the counts
-                self.settings = self.settings.model_copy(update={"learn": load(self.file).learn})
+                learn = load(self.file).learn  # takes a while, in which SIGHUP may change the settings
+                self.settings = self.settings.model_copy(update={"learn": learn})
             return self.settings.learn.as_learnt(kept)
         return self.settings.voices()
 
