@@ -21,7 +21,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from spamfilter.config.settings import Settings
-from spamfilter.errors import ConfigError, SpamfilterError
+from spamfilter.errors import ConfigError, Refused, SpamfilterError
 from spamfilter.service.listening import bound, name_of
 from spamfilter.stores import Store, open_store
 from spamfilter.system import logs
@@ -204,7 +204,10 @@ def _sent(request: Request, cookie: str) -> str:
 
 def _answered(page: Page, request: Request, visit: Visit) -> Response:
     before = visit.token
-    answer = _allowed(page, request, visit)
+    try:
+        answer = _allowed(page, request, visit)
+    except SpamfilterError as error:
+        answer = shown(visit, "error", status_of(error), trouble=str(error))
     if visit.token:
         name = _cookie(visit.origin, "session" if visit.session else "stranger")
         if _sent(request, name) != visit.token:
@@ -218,13 +221,16 @@ def _answered(page: Page, request: Request, visit: Visit) -> Response:
 
 
 def _allowed(page: Page, request: Request, visit: Visit) -> Response:
-    """The answer of the page, if the account's role allows it, and a POST has the stamp of its session."""
+    """The answer of the page, if the account's role allows it, and a POST has the stamp of its session.
+
+    Raises SpamfilterError, Refused if not.
+    """
     post = request.method == "POST"
     if post and is_from_another_site(request):
-        return _refused(visit, "rejected: the request came from another site")
+        raise Refused("rejected: the request came from another site")
     if page.role is not None and visit.account is None:
         if visit.origin.proxied:
-            return _refused(visit, f"{visit.origin.proxied!r} has no account here; see [web] accounts")
+            visit.site.visitors.named(visit.origin)  # which says why it has none
         if post:
             # What was clicked is not done after signing in: the user clicks again on the page that it was on.
             target = visit.path if page.get else visit.path.rpartition("/")[0] or "/"
@@ -232,22 +238,15 @@ def _allowed(page: Page, request: Request, visit: Visit) -> Response:
         target = visit.path + (f"?{request.url.query}" if request.url.query else "")
         return redirected(f"/login?next={quote(target)}")
     if page.role is not None and not visit.user.may(page.role):
-        return _refused(visit, f"this needs the role {page.role!r}; your role is {visit.user.role!r}")
+        raise Refused(f"this needs the role {page.role!r}; your role is {visit.user.role!r}")
     if post and not visit.site.sessions.is_stamp(visit.token, visit.form.get("stamp", "")):
         if visit.path == "/login" and visit.account is not None:  # signed in already, in another tab
             if visit.account.name != visit.form.get("name"):
-                return _refused(visit, f"you are signed in as {visit.account.name!r}: sign out first")
+                raise Refused(f"you are signed in as {visit.account.name!r}: sign out first")
             return redirected(visit.form.get("next", "/"))
         if visit.path.startswith(BY_LINK):
             return kept.again(visit)
-        return _refused(visit, "session expired: go back, load the page again, and repeat")
+        raise Refused("session expired: go back, load the page again, and repeat")
     answer = page.post if post else page.get
     assert answer is not None
-    try:
-        return answer(visit)
-    except SpamfilterError as error:
-        return shown(visit, "error", status_of(error), trouble=str(error))
-
-
-def _refused(visit: Visit, sentence: str) -> Response:
-    return shown(visit, "error", 403, trouble=sentence)
+    return answer(visit)

@@ -302,6 +302,15 @@ def test_a_proxy_is_believed_where_it_is_trusted_and_only_for_accounts(pages: Si
     taken = pages.browser("lena")
     taken.fields = {"X-Remote-User": "paula"}
     assert "lena" not in taken.get("/").words
+    refused = pages.browser(X_Remote_User="mallory").get("/api/messages")
+    assert (refused.status, "'mallory' has no account here" in json.loads(refused.body)["error"]) == (403, True)
+    right = pages.accounts.read_text()
+    pages.accounts.write_text(right + "broken\n")
+    for path in ("/", "/api/messages"):
+        wrong = pages.browser(X_Remote_User="paula").get(path)
+        assert (wrong.status, "the file of accounts has an error" in wrong.words) == (503, True)
+    pages.accounts.write_text(right)
+    assert pages.browser(X_Remote_User="paula").get("/").status == 200
 
 
 def test_a_proxys_word_is_nothing_from_elsewhere() -> None:

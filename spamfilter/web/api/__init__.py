@@ -73,15 +73,14 @@ def _account(site: Site, request: Request) -> Account:
     if is_from_another_site(request):
         raise HTTPException(403, "this was sent by another site")
     origin = site.visitors.origin(request)
-    if origin.proxied:
-        account = site.visitors.accounts.now().get(origin.proxied)
-    else:
-        try:
-            account = site.visitors.basic(origin, request.headers.get("authorization", ""))
-        except TooOften as error:
-            raise HTTPException(429, str(error), error.fields) from None
-        except SpamfilterError as error:
-            raise HTTPException(status_of(error), str(error)) from None
+    try:
+        if origin.proxied:
+            return site.visitors.named(origin)
+        account = site.visitors.basic(origin, request.headers.get("authorization", ""))
+    except TooOften as error:
+        raise HTTPException(429, str(error), error.fields) from None
+    except SpamfilterError as error:
+        raise HTTPException(status_of(error), str(error)) from None
     if account is None:
         raise HTTPException(401, "send name and password of an account by HTTP Basic", CHALLENGE)
     return account

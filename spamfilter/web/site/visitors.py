@@ -21,7 +21,7 @@ from starlette.requests import Request
 
 from spamfilter.config.addresses import is_in
 from spamfilter.config.sections import Web
-from spamfilter.errors import ConfigError, TryAgain
+from spamfilter.errors import ConfigError, Refused, TryAgain
 from spamfilter.web.accounts import Account, is_right, read_accounts
 from spamfilter.web.site.throttle import Throttle
 
@@ -131,11 +131,22 @@ class Visitors:
         proxied = _as_utf8(named[0]) if len(named) == 1 else ""
         return Origin(address, headers.get("x-forwarded-proto", "") == "https", proxied)
 
-    def signed_in(self, origin: Origin, name: str, password: str) -> Account | None:
-        """The account, if name and password are right. Raises TooOften, and TryAgain where nobody can sign in."""
+    def named(self, origin: Origin) -> Account:
+        """The account that a proxy has named. Raises Refused if there is none, and TryAgain as `signed_in`."""
+        account = self._account(origin.proxied)
+        if account is None:
+            raise Refused(f"{origin.proxied!r} has no account here; see [web] accounts")
+        return account
+
+    def _account(self, name: str) -> Account | None:
         account = self.accounts.now().get(name)
         if self.accounts.wrong:
             raise TryAgain("nobody can sign in: the file of accounts has an error, which is in the log of this page")
+        return account
+
+    def signed_in(self, origin: Origin, name: str, password: str) -> Account | None:
+        """The account, if name and password are right. Raises TooOften, and TryAgain where nobody can sign in."""
+        account = self._account(name)
         wait = self._throttle.attempt(origin.address, name)
         if wait:
             raise TooOften(wait)
