@@ -36,12 +36,15 @@ KEPT_TEXT = 2_000
 """Characters of the text of a mail in quarantine that are shown: enough to recognise a mail."""
 LONGEST = 200
 """Characters of a text to search for."""
+LONGEST_LINE = 998
+"""Characters of a Message-ID, which is searched as a whole: those of a line of a mail (RFC 5322)."""
 TITLES = {"least": "score from", "most": "score to", "since": "from", "until": "to"}
 """Name of a parameter -> its label in the form."""
 
 ID = f"[0-9A-HJKMNP-TV-Za-hjkmnp-tv-z]{{{ID_LENGTH}}}"
 """Pattern of an id of the journal."""
 Text = Annotated[str, Field(max_length=LONGEST, pattern=r"^[^\x00]*$")]
+MessageId = Annotated[str, Field(max_length=LONGEST_LINE, pattern=r"^[^\x00]*$")]
 Share = Annotated[float, Field(ge=0, le=1)]
 Place = Annotated[str, Field(pattern=f"^({ID})?$")]
 _ISO_8601 = WithJsonSchema({
@@ -79,7 +82,7 @@ class Search(Input):
     subject: Text = ""
     client: Text = ""
     host: Text = ""
-    message_id: Text = ""
+    message_id: MessageId = ""
     reply: Text = ""
     since: Since | SkipJsonSchema[None] = None
     until: Until | SkipJsonSchema[None] = None

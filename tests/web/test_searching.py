@@ -48,6 +48,15 @@ def test_command_api_and_form_ask_for_each_condition_of_a_search(pages: Site, se
     assert {*SEARCHED} - {"before", "after"} <= form
 
 
+def test_a_long_message_id_is_found_as_a_whole(pages: Site) -> None:
+    name = "x" * 400
+    id, anna = pages.send(mail_of(name, "Long", "some words")), pages.browser("anna")
+    page = anna.get(f"/messages?message_id={name}@example.org").text
+    assert f"/messages/{id}" in page
+    (longest,) = re.findall(r'name="message_id"[^>]* maxlength="(\d+)"', page)
+    assert int(longest) > len(name)  # what a browser cuts off finds nothing
+
+
 def test_each_name_and_number_of_the_overview_leads_to_the_mails_that_it_counts(pages: Site, sent: str) -> None:
     anna = pages.browser("anna")
     page = anna.get("/").text
