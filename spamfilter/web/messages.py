@@ -1,7 +1,5 @@
 """The pages of messages: search, one message with its explanation, mark, release."""
 
-from urllib.parse import urlencode
-
 from starlette.responses import Response
 
 from spamfilter.bayes.labels import LABELS
@@ -26,17 +24,9 @@ def listed(visit: Visit) -> Response:
         found = message_views.page_of(visit.site.store, message_views.search_of(asked))
     except InputError as error:
         trouble = str(error)
-    links = [
-        (name, title, f"?{urlencode(conditions | {place: id})}")
-        for name, title, place, id in (
-            ("prev", "Newer", "after", found.newer),
-            ("next", "Older", "before", found.older),
-        )
-        if id
-    ]
     return shown(
         visit, "messages", 400 if trouble else 200, found=found, query=query, conditions=conditions, trouble=trouble,
-        links=links, moved=any(visit.query.get(name) for name in ("before", "after", "day")), classes=WANTED_CLASSES,
+        moved=any(visit.query.get(name) for name in ("before", "after", "day")), classes=WANTED_CLASSES,
         labels=message_views.labels_of(visit.site.store, found.entries), actions=ACTIONS,
     )  # fmt: skip
 
