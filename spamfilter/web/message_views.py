@@ -95,8 +95,6 @@ class Search(Input):
     after: Place = ""
 
 
-HOURS = {str(hour) for hour in range(24)}
-"""What the field for the hour of the day takes."""
 SEARCHED = tuple(field.alias or name for name, field in Search.model_fields.items())
 
 
@@ -126,12 +124,13 @@ def search_of(query: Mapping[str, str]) -> Search:
     for name in given.keys() & {"since", "until"}:
         with suppress(ValueError):  # what is no time is told below
             given[name] = moment_of(given[name], end=name == "until").isoformat()
-    if given.get("hour") in HOURS:
-        given["hour"] = str(hour_in_utc(int(given["hour"]), datetime.now(UTC)))
     try:
-        return Search.model_validate_strings(given)
+        search = Search.model_validate_strings(given)
     except ValidationError as error:
         raise InputError(sentence_of(error, TITLES)) from None
+    if search.hour is not None:
+        search.hour = hour_in_utc(search.hour, datetime.now(UTC))
+    return search
 
 
 def sentence_of(error: ValidationError, titles: Mapping[str, str] = MappingProxyType({})) -> str:

@@ -4,6 +4,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
 from urllib.parse import parse_qsl
 
+import pytest
+
 from spamfilter.reports.charts import charts_of
 from spamfilter.reports.report import build
 from spamfilter.reports.text import report_text
@@ -38,3 +40,9 @@ def test_days_and_hours_are_local_and_lead_to_their_mail(local_time: Callable[[s
             assert page_of(store, search_of(query)).number == expected.get(slot.at, 0), slot.at
     assert [chart.title for chart in charts_of(report)] == ["By day, UTC+02:00", "By hour, UTC+02:00"]
     assert report_text(report).startswith("spamfilter report, 2026-06-07 11:00+02:00 to 2026-06-12 11:00+02:00\n")
+
+
+@pytest.mark.parametrize("typed", ["7", "07", "7.0", " 007 "])
+def test_an_hour_is_local_however_it_is_typed(local_time: Callable[[str], None], typed: str) -> None:
+    local_time("XXX-2")
+    assert search_of({"hour": typed}).hour == 5
