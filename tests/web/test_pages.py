@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from html import unescape
+from urllib.parse import parse_qsl
 
 import pytest
 
@@ -422,6 +423,13 @@ def test_the_overview_has_the_figures_of_the_report_and_of_the_journal(pages: Si
     for name, count in classes.items():
         assert report["classes"][name] == count
         assert f"judged: {'not spam' if name == 'ham' else name} {count} " in page.words
+
+
+def test_another_period_of_the_overview_is_of_the_same_host(pages: Site) -> None:
+    laura = pages.browser("laura")
+    for path, other in (("/?host=mx1%26x", {"period": "day", "host": "mx1&x"}), ("/", {"period": "day"})):
+        links = re.findall(r'href="/\?([^"]+)"', laura.get(path).text)
+        assert other in [dict(parse_qsl(unescape(link))) for link in links]
 
 
 def test_the_doctor_sends_a_probe_when_asked(pages: Site) -> None:
