@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from spamfilter.reports.drift import Drift
 from spamfilter.reports.outages import Downtime, messages_text
 from spamfilter.reports.report import MatteringWord, Report
-from spamfilter.reports.report_figures import Delay, Figures, Rate
+from spamfilter.reports.report_figures import Delay, Rate
 from spamfilter.system.moments import moment_text, span_text
 from spamfilter.system.terminal import cell, folded, shortened
 from spamfilter.system.terminal import width as columns_of
@@ -159,8 +159,8 @@ def _errors(report: Report, width: int) -> Iterator[str]:
     now, before = report.figures, report.before
     yield ""
     yield "Errors that users corrected (95 % confidence interval)"
-    yield from _wrapped("  false positives       ", _rate(now.ham_rate) + _before(now, before.ham_rate), width)
-    yield from _wrapped("  missed spam           ", _rate(now.spam_rate) + _before(now, before.spam_rate), width)
+    yield from _wrapped("  false positives       ", _rate(now.ham_rate) + _before(before.ham_rate), width)
+    yield from _wrapped("  missed spam           ", _rate(now.spam_rate) + _before(before.spam_rate), width)
     if now.lam is not None:
         yield f"  both (LAM)            {now.lam:.2f} %" + (f"; {before.lam:.2f} % before" if before.lam else "")
     settled = f"{now.unsure_settled['spam']:,} spam, {now.unsure_settled['ham']:,} ham"
@@ -176,8 +176,8 @@ def _errors(report: Report, width: int) -> Iterator[str]:
             yield f"  {part.least:.2f} to {part.most:.2f}  {100 * share:>6.2f} %  of {part.messages:>9,}  {bar}"
 
 
-def _before(now: Figures, before: Rate) -> str:
-    return f"; {100 * before.errors / before.messages:.2f} % before" if now.messages and before.messages else ""
+def _before(before: Rate) -> str:
+    return f"; {100 * before.errors / before.messages:.2f} % before" if before.messages else ""
 
 
 def _learning(report: Report, width: int) -> Iterator[str]:

@@ -29,13 +29,12 @@ from spamfilter.system.batches import in_time
 from spamfilter.system.escaping import printable
 from spamfilter.system.ids import id_of
 from spamfilter.web import marking
+from spamfilter.web.marking import TICKED
 from spamfilter.web.message_views import KEPT_TEXT
 from spamfilter.web.site import Visit, number_in, redirected, shown
 
 log = logging.getLogger("spamfilter.web")
 
-SHOWN = 100
-"""Mails on a page: as many as a form may name."""
 MOST_RULES = 200
 """Rules of one address by its links: more than a person makes, and a small part of those that the database keeps."""
 
@@ -85,13 +84,13 @@ def _by_link(answer: Callable[[Visit, str], Response]) -> Callable[[Visit], Resp
 
 @_by_link
 def listed(visit: Visit, address: str) -> Response:
-    """The mail that is kept for the address of the link, SHOWN on a page, the latest first; the rules on senders that
+    """The mail that is kept for the address of the link, TICKED on a page, the latest first; the rules on senders that
     hold for it alone; what was done."""
     page = number_in(visit.query.get("page", ""), digits=4) or 1
-    mails = visit.site.quarantine().latest(page * SHOWN + 1, address)[(page - 1) * SHOWN :]
+    mails = visit.site.quarantine().latest(page * TICKED + 1, address)[(page - 1) * TICKED :]
     rules = [(rule, _is_own(rule, address)) for rule in _rules(visit) if rule.whom == address]
     return _shown(
-        visit, "kept", address=address, mails=mails[:SHOWN], more=len(mails) > SHOWN, page=page,
+        visit, "kept", address=address, mails=mails[:TICKED], more=len(mails) > TICKED, page=page,
         said=_said(visit, address), rules=rules[::-1], all="all" in visit.query,
     )  # fmt: skip
 
@@ -139,7 +138,12 @@ def _said(visit: Visit, address: str) -> list[str]:
         undone = former.get(asked["undone"])
         none = say("There is no such rule.")
         said.append(say("The rule on {sender} is undone.", sender=undone.what) if undone else none)
-    return said + _done(visit, address)
+    if (id := id_of(visit.query.get("done", ""))) and (became := _became(visit, address, id)):
+        entry = store.find_journal(id)
+        subject = (entry.subject if entry else "") or id
+        deleted = say("It was deleted: {subject}", subject=subject)
+        said.append(say("It was delivered: {subject}", subject=subject) if became == "delivered" else deleted)
+    return said
 
 
 @_by_link
@@ -279,18 +283,6 @@ def _became(visit: Visit, address: str, id: str) -> str:
         if event.outcome == "deleted" and event.by == user_of(address):
             return "deleted"
     return ""
-
-
-def _done(visit: Visit, address: str) -> list[str]:
-    id = id_of(visit.query.get("done", ""))
-    became = _became(visit, address, id) if id else ""
-    if not became:
-        return []
-    entry = visit.site.store.find_journal(id)
-    say, subject = _translator(visit), (entry.subject if entry else "") or id
-    if became == "delivered":
-        return [say("It was delivered: {subject}", subject=subject)]
-    return [say("It was deleted: {subject}", subject=subject)]
 
 
 def _opened(visit: Visit, address: str, found: Quarantined, trouble: str = "", status: int = 200) -> Response:

@@ -33,6 +33,8 @@ AT_ONCE = 200
 """Learnings that one click undoes, which takes some seconds; the next click undoes the next ones."""
 TICK = "mail-"
 """The name of a checkbox is this and the id of its mail."""
+TICKED = 100
+"""Mails of a list with such boxes: as many as a form may name."""
 AT_A_TIME = 4
 """Actions on the quarantine at a time: each holds a thread of the page while the next hop thinks."""
 AT_MOST = 20.0

@@ -5,20 +5,18 @@ from starlette.responses import Response
 from spamfilter.errors import InputError, SpamfilterError, StoreError
 from spamfilter.system.batches import in_time
 from spamfilter.web import marking, message_views
+from spamfilter.web.marking import TICKED
 from spamfilter.web.site import Visit, redirected, shown
-
-SHOWN = 100
-"""Mails on the page: as many as a form may name."""
 
 
 def listed(visit: Visit) -> Response:
     """The mails that came last and are still kept."""
     kept = visit.site.quarantine()
     try:
-        mails = kept.latest(SHOWN + 1)
+        mails = kept.latest(TICKED + 1)
     except OSError as error:
         raise StoreError(f"{error.filename or kept.path}: {error.strerror}; see spamfilter doctor") from error
-    return shown(visit, "quarantine", mails=mails[:SHOWN], more=len(mails) > SHOWN, all="all" in visit.query)
+    return shown(visit, "quarantine", mails=mails[:TICKED], more=len(mails) > TICKED, all="all" in visit.query)
 
 
 def act(visit: Visit) -> Response:

@@ -28,7 +28,8 @@ from spamfilter.relay.next_hops import Maildir
 from spamfilter.reports.digest_links import link_of
 from spamfilter.stores import Rule, open_store
 from spamfilter.system.ids import new_id
-from spamfilter.web.kept import MOST_RULES, SHOWN
+from spamfilter.web.kept import MOST_RULES
+from spamfilter.web.marking import TICKED
 from tests.faults.fault import Break, Hold, Say
 from tests.integration.servers import wait_until, workshop
 from tests.support.made import reading
@@ -384,7 +385,7 @@ def test_what_was_not_done_is_said_with_its_reason(pages: Site) -> None:
 
 def test_all_that_is_kept_is_on_the_pages_of_the_link(pages: Site) -> None:
     verdict = Verdict(Score(5.0, 0.99), "spam", "quarantine", 0.8, {"ham": 5, "spam": 5})
-    for number in range(SHOWN + 2):
+    for number in range(TICKED + 2):
         id, mail = new_id(), mail_of(f"kept{number}", f"Casino {number}", PILLS)
         Maildir(pages.relay.state / "quarantine").write(
             mark(mail, verdict.fields(id)), b"a@example.org", [B.encode()], id
@@ -397,8 +398,8 @@ def test_all_that_is_kept_is_on_the_pages_of_the_link(pages: Site) -> None:
     assert older
     second = browser.get(older.group(1))
     ids = re.findall(pattern, first.text), re.findall(pattern, second.text)
-    assert [*map(len, ids)] == [SHOWN, 2]
-    assert len({*ids[0], *ids[1]}) == SHOWN + 2
+    assert [*map(len, ids)] == [TICKED, 2]
+    assert len({*ids[0], *ids[1]}) == TICKED + 2
     assert 'rel="next"' not in second.text
     assert f'rel="prev" href="{link}?page=1">Neuere<' in second.text
     form = {"stamp": second.stamp, "do": "delete", **{f"mail-{id}": "on" for id in ids[1]}}
