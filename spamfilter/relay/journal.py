@@ -40,6 +40,7 @@ class Journal:
     def __init__(self, store: Store, backlog: int = 10_000, limit_log: LimitLog | None = None) -> None:
         self._store = store
         self._waiting: deque[JournalEntry] = deque()
+        self._in_writing = 0
         self._lock = threading.Lock()
         self._backlog = backlog
         self._stopping = threading.Event()
@@ -52,7 +53,8 @@ class Journal:
     @property
     def waiting(self) -> int:
         """Number of entries that are not in the store yet."""
-        return len(self._waiting)
+        with self._lock:
+            return len(self._waiting) + self._in_writing
 
     def start(self) -> None:
         start(self._thread)
@@ -89,6 +91,7 @@ class Journal:
         while self._waiting:
             with self._lock:
                 batch = [self._waiting.popleft() for _ in range(min(BATCH, len(self._waiting)))]
+                self._in_writing = len(batch)
             try:
                 self._write(batch)
             except StoreError as error:
@@ -97,9 +100,11 @@ class Journal:
                     log.error("journal: %s; entries are held in memory", error)  # noqa: TRY400 - the sentence says it
                 self.error = str(error)
                 with self._lock:
+                    self._in_writing = 0
                     self._waiting.extendleft(reversed(batch))
                     self._bound(self._backlog)
                 return
+            self._in_writing = 0
             self.error = ""
             if self._outages.ends():
                 log.warning("journal: written again; %d entries were dropped", self.dropped)

@@ -160,6 +160,20 @@ def test_beyond_the_bound_the_oldest_are_dropped_and_counted() -> None:
     assert journal.dropped == 2
 
 
+def test_what_is_being_written_waits_still() -> None:
+    store, seen = Moody(), list[int]()
+    journal = Journal(store)
+    store.meanwhile = lambda: seen.append(journal.waiting)
+    for number in range(BATCH + 2):
+        journal.add(journal_entry(id=f"{number}"))
+    store.refusal = StoreBusy("locked")
+    journal.write()
+    assert (seen, journal.waiting) == ([BATCH + 2], BATCH + 2)
+    store.refusal = None
+    journal.write()
+    assert (seen[1:], journal.waiting) == ([BATCH + 2, 2], 0)
+
+
 def test_what_comes_while_a_full_backlog_is_written_is_not_lost_uncounted() -> None:
     store = Moody()
     journal = Journal(store, backlog=3)
