@@ -35,7 +35,7 @@ COMMANDS = {
     "export": "train.export",
     "backup": "maintenance.backup",
     "check-config": "maintenance.check_config",
-    "sample-config": "sample_config.sample_config",
+    "sample-config": "maintenance.sample_config",
     "web": "web.web",
     "web-password": "web.web_password",
 }

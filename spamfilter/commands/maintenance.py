@@ -1,4 +1,4 @@
-"""The commands `migrate`, `retrain`, `backup` and `check-config`."""
+"""The commands `migrate`, `retrain`, `backup`, `check-config` and `sample-config`."""
 
 import os
 import re
@@ -37,6 +37,7 @@ from spamfilter.stores.sql.connection import file_of, place_of
 from spamfilter.stores.sql.database import Database
 from spamfilter.stores.sql.moving import move
 from spamfilter.system.escaping import harmless
+from spamfilter.system.packaged_files import samples, shipped
 from spamfilter.system.paths import config_file
 from spamfilter.system.screen import coloured, complain, progress, sentence, warn
 from spamfilter.web.accounts import read_accounts
@@ -242,3 +243,19 @@ def _rejecting(settings: config.Settings) -> tuple[str, bool]:
     except (SpamfilterError, OSError) as error:
         reason = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
         return f"unknown: {harmless(reason)}", isinstance(error, StoreDamaged)
+
+
+@click.command("sample-config")
+@click.argument("name", default="config/spamfilter.toml")
+@click.option("--list", "names", is_flag=True, help="Name all samples: for mail servers, systemd and monitoring, too.")
+def sample_config(name: str, names: bool) -> None:
+    """Print the sample configuration, or another sample that came with this version.
+
+    Example: spamfilter sample-config > /etc/spamfilter/spamfilter.toml
+    """
+    if names:
+        click.echo("\n".join(samples()))
+        return
+    if name not in samples():
+        raise InputError(f"{name}: no such sample; `spamfilter sample-config --list` names them")
+    click.echo(shipped(name).read_text(encoding="utf-8"), nl=False)
