@@ -35,6 +35,9 @@ _BETWEEN_ENCODED_WORDS = re.compile(rb"(?<=\?=)[ \t]+(?==\?)")
 # RFC 5322 section 2.2: printable ASCII without the colon.
 _NAME = re.compile(rb"[!-9;-~]{1,%d}" % MAX_NAME)
 _FIELD_END = re.compile(rb"\n(?![ \t])")
+_OF_CONTENT = re.compile(
+    rb"^(content-(?:type|transfer-encoding))[ \t]*:([^\n]*+(?:\n[ \t][^\n]*+)*+)", re.IGNORECASE | re.MULTILINE
+)
 
 OTHERS, LAST = 6, 7
 _TURNS = {
@@ -64,14 +67,16 @@ class Room:
     size: int = MAX_FIELD_BYTES
 
 
-def split_header(block: bytes, room: Room, defects: list[str]) -> tuple[list[Field], list[bytes], bytes]:
-    """The header fields of a mail or part, as many as `room` allows; the same as they were written; the body.
+def split_header(block: bytes, room: Room, defects: list[str]) -> tuple[list[Field], list[bytes], list[Field], bytes]:
+    """The header fields of a mail or part, as many as `room` allows; the same as they were written; those that may say
+    what the body is; the body.
 
     What is neither ASCII nor UTF-8 stays as it is, see `undeclared_to_utf8`. A line that is no field begins the body,
-    as mail programs show it; fields behind it count all the same.
+    as mail programs show it; fields behind it count all the same. However much stands before them, those that say what
+    the body is are found, whole: a mail program shows the text that they hide from a filter that does not read them.
     """
     if block.startswith(b"\n"):
-        return [], [], block[1:]
+        return [], [], [], block[1:]
     head, _, body = block.partition(b"\n\n")
     fields: list[Field] = []
     written: list[bytes] = []
@@ -110,7 +115,10 @@ def split_header(block: bytes, room: Room, defects: list[str]) -> tuple[list[Fie
         body = b"\n".join((*lines[first_odd:], b"", body))
     if rest:
         defects.append("many-fields")
-    return fields, written, body
+    if rest or any(len(value) == MAX_VALUE and name == b"content-type" for name, value in fields):
+        of_content = [(name.lower(), value.strip()) for name, value in _OF_CONTENT.findall(head)]
+        return fields, written, of_content + fields, body
+    return fields, written, fields, body
 
 
 def head_of(written: list[bytes], part_fields: list[Field], charset: bytes) -> bytes:

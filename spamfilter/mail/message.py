@@ -49,7 +49,9 @@ _PARAMETER = re.compile(
     re.IGNORECASE,
 )
 _BLANK = re.compile(rb"(?:\A|\n)\r?\n")
-_BEHIND_WORD = re.compile(rb"[\s;,(]")
+_FIRST_WORD = re.compile(rb"(?:\s*+\([^()]*+\))*+[\s\"]*+([^\s;,(\"]*+)")
+_OF_DIGEST = [(b"content-type", b"message/rfc822")]
+"""What a part of multipart/digest is that does not say it: RFC 2046 section 5.1.5."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,8 +140,8 @@ def parse(data: bytes) -> Message:
     scanned = min(len(data), max(len(mail), SCANNED))
     if mail.startswith((b"From ", b">From ")):
         mail = mail.partition(b"\n")[2]
-    fields, written, body = split_header(mail, Room(), walk.defects)
-    walk.part(fields, body, 0)
+    fields, written, content, body = split_header(mail, Room(), walk.defects)
+    walk.part(content, body, 0)
     if not walk.boundaries:
         walk.defects.append("many-boundaries")
     return Message(
@@ -180,6 +182,7 @@ class _Walk:
         self.disguised: list[Field] = []
 
     def part(self, fields: list[Field], body: bytes, depth: int) -> None:
+        """Read a part. fields: those that may say what its body is."""
         kind, encoding, parameters = _content(fields)
         if kind.startswith(b"multipart/"):
             boundary = parameters.get(b"boundary", b"").rstrip()
@@ -188,11 +191,12 @@ class _Walk:
                 if len(parts) > MAX_PARTS:
                     self.defects.append("many-parts")
                 before = len(self.texts)
+                default = _OF_DIGEST if kind == b"multipart/digest" else []
                 for part in parts[:MAX_PARTS]:
-                    inner, _, text = split_header(part, self.headers, self.defects)
+                    inner, _, content, text = split_header(part, self.headers, self.defects)
                     self.fields += inner
                     found = len(self.texts)
-                    self.part(inner, text, depth + 1)
+                    self.part(content + default, text, depth + 1)
                     if kind == b"multipart/alternative" and self.shown[found:] != self.texts[found:]:  # it is HTML
                         self._supersede(before, found)
                 return
@@ -200,7 +204,7 @@ class _Walk:
         elif not kind.startswith((b"text", b"message", b"application/ics")) and b"/" in kind:
             return
         body = decoded(body, encoding, self.defects)
-        if kind == b"message/rfc822" and depth < MAX_DEPTH and len(self.texts) < MAX_TEXTS:
+        if kind in (b"message/rfc822", b"message/global") and depth < MAX_DEPTH and len(self.texts) < MAX_TEXTS:
             self._attached_mail(body.replace(b"\r\n", b"\n").lstrip(b"\n"), depth)
             return
         if len(self.texts) < MAX_TEXTS:
@@ -217,10 +221,10 @@ class _Walk:
 
     def _attached_mail(self, mail: bytes, depth: int) -> None:
         """Read an attached mail; its header is text of the mail that has it."""
-        fields, _, body = split_header(mail, self.attached, self.defects)
+        fields, _, content, body = split_header(mail, self.attached, self.defects)
         header = to_utf8(b"".join(b"%s: %s\n" % field for field in fields), b"")
         at = len(self.texts)
-        self.part(fields, body, depth + 1)
+        self.part(content, body, depth + 1)
         for texts in (self.texts, self.shown):
             texts[at : at + 1] = [header + b"\n".join(texts[at : at + 1])]
 
@@ -291,7 +295,7 @@ def _content(fields: list[Field]) -> tuple[bytes, bytes, dict[bytes, bytes]]:
                 if extended:  # RFC 2231: charset'language'text, with some bytes as %XX, as quoted-printable has =XX
                     said = binascii.a2b_qp(said.replace(b"=", b"=3D").replace(b"%", b"=")).split(b"'", 2)[-1]
                 if section > b"*0" and key in parameters:  # and a value may be in sections
-                    parameters[key] += said
+                    parameters[key] = (parameters[key] + said)[:MAX_VALUE]  # so that many take linear time
                 else:
                     parameters.setdefault(key, said)
         elif name == b"content-transfer-encoding" and not encoding:
@@ -300,5 +304,6 @@ def _content(fields: list[Field]) -> tuple[bytes, bytes, dict[bytes, bytes]]:
 
 
 def _first_word(value: bytes) -> bytes:
-    """What a value says, in lower case, without parameters and comments."""
-    return _BEHIND_WORD.split(value, maxsplit=1)[0].lower()
+    """What a value says, in lower case, without parameters, comments and quotes."""
+    match = _FIRST_WORD.match(value)
+    return match.group(1).lower() if match else b""

@@ -101,6 +101,7 @@ REGEXES: dict[str, list[Worst]] = {
         ("", "=?a?q?x?=", ""), ("", "=?a?q?x?=", "=?"), ("=?a?q?", "=", "?"),
     ],
     "mail.header._FIELD_END": [("", "\n ", ""), ("", "\n", "")],
+    "mail.header._OF_CONTENT": [("Content-Type", " ", ""), ("Content-Type:", "\n ", ""), ("", "Content-Type:\n", "")],
     "mail.header._NAME": [("", "a", ":"), ("", "a", " ")],
     "mail.text._HIDDEN": [
         ("", "<", ""), ("", "<a ", ""), ("<a ", "x", ""), ("", "<a display ", ""), ("<a display", " ", ""),
@@ -119,7 +120,7 @@ REGEXES: dict[str, list[Worst]] = {
         ('"', "a", ""), ("", ";", ""),
     ],
     "mail.message._BLANK": [("", "\r\n", ""), ("", "\n", ""), ("", "\n\r", "")],
-    "mail.message._BEHIND_WORD": [("", "a", ""), ("", ";", "")],
+    "mail.message._FIRST_WORD": [("", "(", ""), ("", "()", ""), ("(", "a", ""), ("", " ", ""), ("", "(a) ", "")],
     "relay.next_hops.maildir._ENVELOPE": [
         ("X-Spamfilter-Sender: <", ">", ""), ("X-Spamfilter-Sender: <>\nX-Spamfilter-Recipients: <", "a>,\n <", ""),
         ("X-Spamfilter-Sender: <>\nX-Spamfilter-Recipients: <", ">", ""), ("From ", "x", ""),
@@ -275,6 +276,7 @@ SCANNERS: dict[str, tuple[Callable[[bytes], object], bytes, bytes]] = {
     "words": (words, b"", "a\u4e2d".encode()),
     "one word": (words, b"", b"a"),
     "a whole mail": (message.parse, b"Subject: x\n", b"a: =?a?q?b?=\n"),
+    "a parameter in sections": (message.parse, b"Content-Type: a/b; boundary*0=a", b"; boundary*1=" + b"a" * 99),
     "senders": (lambda mail: [*RawHeader(mail).fields(b"from")], b"", b"From:\r\n "),
     "who is proved": (_proof, b"", b"Authentication-Results: mx\r\nFrom: a@b\r\n"),
     "what is proved": (_proof, b"From: a@b\r\nAuthentication-Results: mx", b"; a=b c=d ((\\("),

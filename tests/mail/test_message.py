@@ -106,6 +106,31 @@ def test_a_long_header_hides_no_text_behind_it(field: bytes, line_end: bytes) ->
     assert len(field) < message.scanned < len(mail)
 
 
+HTML = b"Content-Type: text/html\nContent-Transfer-Encoding: base64\n\nPGI+QnV5IHRoaXMgbm93PC9iPg==\n"
+KIND = b"Content-Type: multipart/mixed; boundary=z\n"
+FIELDS, BYTES = b"X-Long: x\n" * 300, b"X-Long: %s\n" % (b"x" * 500) * 40
+
+
+@pytest.mark.parametrize(
+    ("header", "part"),
+    [
+        pytest.param(FIELDS + KIND, HTML, id="many-fields"),
+        pytest.param(BYTES + KIND, HTML, id="many-bytes"),
+        pytest.param(BYTES + KIND.replace(b"; ", b";\n\t"), HTML, id="many-bytes-and-a-fold"),
+        pytest.param(KIND, FIELDS + HTML, id="many-fields-of-a-part"),
+        pytest.param(KIND.replace(b"; ", b"; x=%s; " % (b"x" * 700)), HTML, id="long-parameter"),
+        pytest.param(KIND.replace(b": ", b": (a) (b)"), HTML, id="comment"),
+        pytest.param(KIND, HTML.replace(b" base64", b' (a) "base64"'), id="comment-and-quotes"),
+        pytest.param(KIND, b"Content-Type: message/global\n\nSubject: x\n" + HTML, id="mail-with-utf-8-in-its-header"),
+        pytest.param(KIND.replace(b"mixed", b"digest"), b"X: y\n\nSubject: x\n" + HTML, id="digest"),
+    ],
+)
+def test_what_a_mail_program_shows_is_read_whatever_stands_before_its_type(header: bytes, part: bytes) -> None:
+    message = parse(b"From: ann\n" + header + b"\n--z\n" + part + b"--z--\n")
+    assert b"Buy this now" in message.shown
+    assert max(len(message.fields), len(message.part_fields)) <= MAX_FIELDS
+
+
 def test_a_long_header_before_the_fields_of_a_mail_hides_them_neither() -> None:
     long = b"X-Long: %s\n" % (b"x" * 99_000)
     message = parse(long + b"Subject: y\nContent-Transfer-Encoding: base64\n\nYnV5IHBpbGxz\n")
