@@ -113,11 +113,12 @@ def _file(path: Path) -> Iterator[Mail]:
     except OSError:
         starts, end, removed = [0], -1, set()
     if len(starts) == 1 and not removed:
-        yield Mail(str(path), partial(_slice, path, starts[0], -1))
+        yield Mail(str(path), partial(_slice, path, str(path), starts[0], -1))
         return
     for number, (start, stop) in enumerate(pairwise((*starts, end)), 1):
         if start not in removed:
-            yield Mail(f"{path}:{number}", partial(_slice, path, start, stop))
+            name = f"{path}:{number}"
+            yield Mail(name, partial(_slice, path, name, start, stop))
 
 
 def _starts(path: Path) -> tuple[list[int], int, set[int]]:
@@ -205,12 +206,12 @@ def _whole(path: str) -> bytes:
     return checked(path, _read(path, lambda file: file.read()))
 
 
-def _slice(path: Path, start: int, stop: int) -> bytes:
+def _slice(path: Path, name: str, start: int, stop: int) -> bytes:
     """The mail at this offset of a file. stop: where it ended when it was found, -1 if it was the only one."""
     mail = _read(path, partial(_one_mail, start=start, stop=stop))
     if stop >= 0 and not mail.startswith(b"From "):
         raise InputError(f"{path}: a mail in it was removed or changed meanwhile; run the command again for the others")
-    checked(str(path), mail)
+    checked(name, mail)
     return _QUOTED_FROM.sub(rb"\1", mail) if mail.startswith(b"From ") and stop >= 0 else mail
 
 

@@ -490,11 +490,11 @@ def test_an_interrupted_training_says_so_and_goes_on_the_next_time(
     seen: list[Path] = []
     read = mailboxes._slice
 
-    def interrupted(path: Path, start: int, stop: int) -> bytes:
+    def interrupted(path: Path, name: str, start: int, stop: int) -> bytes:
         seen.append(path)
         if len(seen) == 70:
             raise KeyboardInterrupt
-        return read(path, start, stop)
+        return read(path, name, start, stop)
 
     monkeypatch.setattr(mailboxes, "_slice", interrupted)
     try:
@@ -673,13 +673,13 @@ def test_what_another_run_learns_meanwhile_is_called_neither_mark_nor_import(
     elsewhere = find_piles([], [pile(shell, "more", 5)], print)
     read = mailboxes._slice
 
-    def meanwhile(path: Path, start: int, stop: int) -> bytes:
+    def meanwhile(path: Path, name: str, start: int, stop: int) -> bytes:
         monkeypatch.setattr(mailboxes, "_slice", read)
         with shell.store() as store:
             bulk_training.train(
                 Filter(store, Settings().voices()), elsewhere, "bob", lambda _: None, bulk_training.Outcome()
             )
-        return read(path, start, stop)
+        return read(path, name, start, stop)
 
     monkeypatch.setattr(mailboxes, "_slice", meanwhile)
     result = shell.run("train", *piles)

@@ -128,6 +128,13 @@ def test_a_file_without_a_header_is_found_and_refused_when_it_is_read(tmp_path: 
         mail.read()
 
 
+def test_a_mail_of_an_mbox_that_is_none_is_named_by_its_number(tmp_path: Path) -> None:
+    one_mail, none, _ = find(write(tmp_path / "box", LINE + one(1) + b"\n" + LINE + b"\nno header\n\n" + LINE + one(3)))
+    assert one_mail.read()
+    with pytest.raises(NotMail, match="box:2: begins with no header field"):
+        none.read()
+
+
 @pytest.mark.parametrize("first", [b"", b"From ann\n", b">From ann\n", b"From a:b\r\n"])
 @pytest.mark.parametrize("field", [b"Subject: x\n", b"X_odd.one-2 :\r\n", b"received: " + b"x" * 70_000])
 def test_what_begins_with_a_header_field_is_a_mail(first: bytes, field: bytes) -> None:
