@@ -115,7 +115,7 @@ def _words(file: Path | None) -> frozenset[str] | None:
     if file is None:
         return None
     try:
-        text = file.read_text(encoding="utf-8")
-        return frozenset((*text.lower().split(), *text.split()))  # words of texts are in lower case, terms as written
+        lines = file.read_text(encoding="utf-8-sig").splitlines()  # an editor may have put a byte order mark first
+        return frozenset(filter(None, map(str.strip, lines)))
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{file}: {getattr(error, 'strerror', None) or 'not UTF-8'}") from error

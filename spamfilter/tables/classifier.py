@@ -10,7 +10,7 @@ from spamfilter.bayes.estimator import NaiveBayes, posterior
 from spamfilter.bayes.likelihoods.likelihood import log_priors
 from spamfilter.errors import InputError
 from spamfilter.tables.choosing import best_kinds
-from spamfilter.tables.columns import BEST, COUNT, IGNORE, Options, Part, check, guessed, parts
+from spamfilter.tables.columns import BEST, COUNT, IGNORE, Options, Part, check, counted_words, guessed, parts
 from spamfilter.tables.reading import Row, Table
 
 Priors = Literal["map", "empirical", "equal"] | Mapping[str, float]
@@ -87,13 +87,14 @@ class TableClassifier:
 
     def probabilities(self, feature: str) -> dict[str, dict[str, float]]:
         """Columns -> class -> P(feature | class), for the columns that know the word, value or name."""
-        return {
-            each.columns[0] if len(each.columns) == 1 else "counts": {
-                str(label): p for label, p in each.model.probability(feature).items()
-            }
-            for each in self.parts
-            if isinstance(each.model, NaiveBayes) and each.model.knows(feature)
-        }
+        found = {}
+        for each in self.parts:
+            of_text = self.used[each.columns[0]] == "text" and [*counted_words(feature)]
+            name = of_text[0] if of_text and len(of_text) == 1 else feature
+            if isinstance(each.model, NaiveBayes) and each.model.knows(name):
+                column = each.columns[0] if len(each.columns) == 1 else "counts"
+                found[column] = {str(label): p for label, p in each.model.probability(name).items()}
+        return found
 
     def has_words(self, table: Table) -> bool:
         """Whether any column of a table is of texts or counts, so that their likelihood matters."""

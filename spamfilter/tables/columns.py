@@ -47,9 +47,9 @@ class Options:
     """How columns are counted.
 
     smoothing: m of each kind that `smoothings`, kind -> m, does not name. likelihood: of texts and counts. vocabulary:
-    the words that count, None for all. most_frequent: only so many words count, the most frequent ones. least_count:
-    only words count that occur so often. fake_document: whether each class learns a document of all words. unbiased:
-    whether variances are divided by n - 1. bins: how many a binned column has.
+    the terms that count, and of texts the words in them, None for all. most_frequent: only so many words count, the
+    most frequent ones. least_count: only words count that occur so often. fake_document: whether each class learns a
+    document of all words. unbiased: whether variances are divided by n - 1. bins: how many a binned column has.
     """
 
     smoothing: float = 1.0
@@ -220,11 +220,14 @@ def _binned(kind: str, columns: tuple[str, ...], table: Table, options: Options)
 
 def _text(kind: str, columns: tuple[str, ...], table: Table, options: Options) -> Part:
     """Its words, lower-cased."""
+    if options.vocabulary is not None:
+        options = replace(options, vocabulary=frozenset(counted_words("\n".join(options.vocabulary))))
+    return _of_words(kind, columns, lambda column, value: counted_words(str(value)), table, options)
 
-    def counted(column: str, value: Value) -> Features:
-        return {word.decode(): times for word, times in Counter(words(str(value).encode())).items()}
 
-    return _of_words(kind, columns, counted, table, options)
+def counted_words(text: str) -> Counter[str]:
+    """The words of a text, as they are learnt, with their occurrences."""
+    return Counter(word.decode() for word in words(text.encode()))
 
 
 def _count(kind: str, columns: tuple[str, ...], table: Table, options: Options) -> Part:

@@ -206,6 +206,36 @@ def test_the_most_frequent_words_are_those_of_the_named_ones(tmp_path: Path) -> 
     assert "2 of 2 right" in run(known, "--itself", *limits)
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        pytest.param("\ufeffdog\n", id="byte-order-mark"),
+        pytest.param("Dog\r\n", id="capital"),
+        pytest.param("\u00c9TAT\n", id="capital-beyond-ascii"),
+        pytest.param("\u4e2d\u6587\n", id="script-without-spaces"),
+    ],
+)
+def test_words_are_listed_as_a_text_has_them(tmp_path: Path, words: str) -> None:
+    known = table(tmp_path, "known.csv", "x,class", "the cat,a", "the dog \u00c9TAT \u4e2d\u6587,b", "the cat,a")
+    (tmp_path / "words").write_text(words, encoding="utf-8", newline="")
+    limits = ("--words", str(tmp_path / "words"), "--likelihood", "bernoulli", "--column", "x=text")
+    assert "3 of 3 right" in run(known, "--itself", "--prior", "equal", *limits)
+
+
+def test_a_term_of_two_words_is_listed_on_a_line(tmp_path: Path) -> None:
+    rows = ("1,New York,3,a", "1,York,2,a", "2,York,1,b", "2,New York,1,b")
+    counts = table(tmp_path, "counts.csv", "document,term,count,class", *rows)
+    (tmp_path / "words").write_text("New York\n")
+    said = run(counts, "--format", "counts", "--words", str(tmp_path / "words"), "--show", "New York", "--show", "York")
+    assert ("New York in terms: a 1.0000, b 1.0000" in said, "York: not learnt" in said) == (True, True)
+
+
+def test_a_word_is_shown_however_it_is_written(tmp_path: Path) -> None:
+    known = table(tmp_path, "known.csv", "x,class", "Money \u00c9TAT,a", "none,b")
+    for word in ("money", "MONEY", "\u00c9TAT"):
+        assert "not learnt" not in run(known, "--column", "x=text", "--show", word)
+
+
 def test_a_number_with_a_comma_between_semicolons(tmp_path: Path) -> None:
     known = table(tmp_path, "known.csv", "x;class", "1,5;a", "2,5;b", "1,25;a", "3,5;b")
     assert "guessed: number x" in run(known, "--itself")
