@@ -151,7 +151,9 @@ def draw_points(file: Path, points: Mapping[str, Sequence[float]], across: str, 
     def plots(figure: Any) -> None:
         axes = figure.subplots()
         for number, (name, values) in enumerate(points.items()):
-            axes.plot(range(1, len(values) + 1), values, "o", label=name, color=_style(number)["color"])
+            # A pair of $ would be a formula, and a name that begins with _ is left out.
+            label = " " * name.startswith("_") + name.replace("$", r"\$")
+            axes.plot(range(1, len(values) + 1), values, "o", label=label, color=_style(number)["color"])
         _named(axes, across, upwards)
 
     _write(file, (6.4, 4.4), plots, "")

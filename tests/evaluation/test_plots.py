@@ -12,7 +12,7 @@ import pytest
 
 from spamfilter.bayes.labels import LABELS, Label
 from spamfilter.errors import InputError
-from spamfilter.evaluation.plots import FORMATS, draw, roc
+from spamfilter.evaluation.plots import FORMATS, draw, draw_points, roc
 from spamfilter.evaluation.protocols import Example, Run
 from spamfilter.evaluation.runs import RunOutcome, outcome
 
@@ -161,3 +161,9 @@ def test_the_curve_falls_and_encloses_the_area_that_is_measured(seed: int) -> No
     area = sum((right - left) * (above + below) / 2 for (left, above), (right, below) in pairwise(corners))
     # Clipping moves each end by half a message of three hundred.
     assert 100 * area == pytest.approx(found.metrics.roca, abs=0.4)
+
+
+@pytest.mark.parametrize("name", ["$^$", "$5", "_b", "a"])
+def test_a_class_of_a_table_is_named_as_it_is_written(tmp_path: Path, name: str) -> None:
+    draw_points(tmp_path / "x.svg", {name: [0.5, 0.1], "other": [0.5, 0.9]}, "row", "P(class)")
+    assert {name, "other"} <= {*texts(tmp_path / "x.svg").split()}
