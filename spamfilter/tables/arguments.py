@@ -7,7 +7,7 @@ from typing import cast
 from spamfilter.errors import InputError
 from spamfilter.tables.classifier import Priors, TableClassifier
 from spamfilter.tables.columns import KINDS, Options
-from spamfilter.tables.reading import Format, Table, read, read_classes
+from spamfilter.tables.reading import Format, Table, decoded, read, read_classes
 
 NAMED_PRIORS = ("map", "empirical", "equal")
 
@@ -112,10 +112,4 @@ def _priors(said: str) -> Priors:
 
 
 def _words(file: Path | None) -> frozenset[str] | None:
-    if file is None:
-        return None
-    try:
-        lines = file.read_text(encoding="utf-8-sig").splitlines()  # an editor may have put a byte order mark first
-        return frozenset(filter(None, map(str.strip, lines)))
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{file}: {getattr(error, 'strerror', None) or 'not UTF-8'}") from error
+    return None if file is None else frozenset(filter(None, map(str.strip, decoded(file).splitlines())))

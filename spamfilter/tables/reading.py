@@ -86,7 +86,7 @@ def read_classes(files: Mapping[str, Path]) -> Table:
     lines = [
         (label, text.rstrip("\n"))
         for label, file in files.items()
-        for text in StringIO(_decoded(file), newline=None)
+        for text in StringIO(decoded(file), newline=None)
         if text.strip()
     ]
     return Table((TEXT,), [{TEXT: text} for _, text in lines], [label for label, _ in lines])
@@ -99,13 +99,14 @@ def _by_ending(file: Path) -> Format:
     raise InputError(f"{file}: neither .csv nor .tsv; say what it is with --format {'|'.join(FORMATS)}")
 
 
-def _decoded(file: Path) -> str:
+def decoded(file: Path) -> str:
+    """The text of a file, in UTF-8 with or without a byte order mark, else in Latin-1."""
     try:
         raw = file.read_bytes()
     except OSError as error:
         raise InputError(f"{file}: {error.strerror}") from error
     if b"\0" in raw:
-        raise InputError(f"{file}: a binary file, and no table")
+        raise InputError(f"{file}: a binary file, and no text")
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -116,7 +117,7 @@ def _cells(file: Path, format: Format) -> Iterator[tuple[int, list[str]]]:
     """Line and cells of each row. Spreadsheets of some languages separate those of a CSV file by semicolons, and write
     a number with a comma."""
     csv.field_size_limit(MAX_CELL)
-    text = _decoded(file)
+    text = decoded(file)
     first = re.sub(r'"[^"]*"', "", text.partition("\n")[0])  # between the cells
     decimal = all(re.fullmatch(r"[^,]*|[^,]*\d,\d[^,]*", cell) for cell in first.split(";"))
     semicolons = format == "csv" and ";" in first and decimal
@@ -149,7 +150,7 @@ def _label(file: Path, line: int, label: str, labelled: bool) -> str:
 
 def _lines(file: Path, label_first: bool, labelled: bool) -> Table:
     rows, labels = [], []
-    for line, text in enumerate(_decoded(file).split("\n"), start=1):
+    for line, text in enumerate(decoded(file).split("\n"), start=1):
         if not text.strip():
             continue
         before, tab, after = text.partition("\t") if label_first else text.rpartition("\t")
