@@ -21,6 +21,9 @@ gaps of 30 MB; with 2 MB here they leave up to 90: tests/relay/limits/test_memor
 MMAP_THRESHOLD, TRIM_THRESHOLD = -3, -1
 """Parameters of mallopt(3), as glibc numbers them."""
 
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""What ends a command: Ctrl-C, another process, and a terminal or an SSH connection that is closed."""
+
 NOTIFY_SECONDS = 1.0
 """Time for systemd to take what it is told, which is at once as a rule; mail waits meanwhile."""
 
@@ -88,12 +91,12 @@ def gc_paused() -> Iterator[None]:
 
 @contextmanager
 def _handled(handler: Callable[[int, FrameType | None], object]) -> Iterator[None]:
-    """A handler of SIGINT and SIGTERM until the end of the block; none of one that is ignored. Only the main thread has
+    """A handler of ENDING until the end of the block; none of a signal that is ignored. Only the main thread has
     handlers; in others this does nothing."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    heard = [number for number in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(number) is not signal.SIG_IGN]
+    heard = [number for number in ENDING if signal.getsignal(number) is not signal.SIG_IGN]
     before = {number: signal.signal(number, handler) for number in heard}
     try:
         yield
@@ -104,7 +107,7 @@ def _handled(handler: Callable[[int, FrameType | None], object]) -> Iterator[Non
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Ctrl-C and SIGTERM wait until the end of the block."""
+    """The signals of ENDING wait until the end of the block."""
     came: list[int] = []
     try:
         with _handled(lambda number, _: came.append(number)):
@@ -120,9 +123,10 @@ TIDYING = 30.0
 
 @contextmanager
 def ended_tidily() -> Iterator[None]:
-    """SIGTERM ends this process within the block by an exception, as Ctrl-C does, so that what was begun is undone.
+    """SIGTERM and SIGHUP end this process within the block by an exception, as Ctrl-C does, so that what was begun is
+    undone.
 
-    The first one does; further ones, of both kinds, are ignored for TIDYING seconds then, or to the end of the block.
+    The first one does; further ones, of all kinds, are ignored for TIDYING seconds then, or to the end of the block.
     """
     ended = -math.inf
 

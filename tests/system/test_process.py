@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from spamfilter.system.process import ended_tidily
+from spamfilter.system.process import ENDING, ended_tidily
 from tests.support.real import missing
 
 MEASURED = """
@@ -41,8 +41,11 @@ def test_numpy_starts_no_threads() -> None:
     assert done.stdout == "1\n"
 
 
-@pytest.mark.parametrize("further", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize(("first", "raised"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)])
+@pytest.mark.parametrize("further", ENDING)
+@pytest.mark.parametrize(
+    ("first", "raised"),
+    [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit), (signal.SIGHUP, SystemExit)],
+)
 def test_a_further_signal_does_not_disturb_what_the_first_one_undoes(
     first: signal.Signals, raised: type[BaseException], further: signal.Signals
 ) -> None:
@@ -56,8 +59,8 @@ def test_a_further_signal_does_not_disturb_what_the_first_one_undoes(
             signal.raise_signal(further)
             undone.append(further)
 
-    before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+    before = [*map(signal.getsignal, ENDING)]
     with pytest.raises(raised), ended_tidily(), undoing():
         signal.raise_signal(first)
     assert undone == [further]
-    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
+    assert [*map(signal.getsignal, ENDING)] == before
