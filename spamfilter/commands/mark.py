@@ -226,13 +226,16 @@ def forget(
              spamfilter forget import-17
              spamfilter forget --by mallory --since 7d
     """
-    if any(re.fullmatch(r"import-\d+", name) for name in names):
-        _forget_imports(file, names, as_json, by)
-    elif by is not None and not names:
+    imports = [name for name in names if re.fullmatch(r"import-[0-9]+", name)]
+    if by is not None and not names:
         named = click.get_current_context().get_parameter_source("source") == ParameterSource.COMMANDLINE
         _forget_all(file, by, since, source if named else None, yes, as_json)
     elif since is not None or yes:
         raise click.UsageError("--since and --yes go with --by NAME and no message: what NAME has taught")
+    elif imports and len(imports) < len(names):
+        raise click.UsageError(f"{imports[0]} is an import: forget imports and messages by one command each")
+    elif imports:
+        _forget_imports(file, imports, as_json, by)
     else:
         _mark(None, file, names, as_json, by, source)
 
@@ -241,9 +244,14 @@ def _forget_imports(file: Path | None, ids: Sequence[str], as_json: bool, by: st
     from spamfilter.bayes.model import messages
     from spamfilter.learning.transfer.imports import forget
 
-    with opened_filter(file, whole=True) as (filter, _):
+    problems: list[str] = []
+    with opened_filter(file, whole=True, existing=True) as (filter, _):
         for id in ids:
-            entry = forget(filter, id, "cli", user() if by is None else by)
+            try:
+                entry = forget(filter, id, "cli", user() if by is None else by)
+            except InputError as error:
+                problems.append(str(error))
+                continue
             if as_json:
                 click.echo(json.dumps({"id": id, "changed": True, "was": entry.label}))
             else:
@@ -251,6 +259,7 @@ def _forget_imports(file: Path | None, ids: Sequence[str], as_json: bool, by: st
                 sentence(
                     f"{id}: forgotten, with what was learnt from {learnt['ham']:,} ham and {learnt['spam']:,} spam"
                 )
+    tell_problems(problems)
 
 
 def _forget_all(file: Path | None, by: str, since: str | None, source: str | None, yes: bool, as_json: bool) -> None:

@@ -213,3 +213,33 @@ def test_what_is_wrong_on_standard_input_is_named_so(shell: Shell) -> None:
 
 def test_a_missing_file_is_named(shell: Shell) -> None:
     assert "nowhere: No such file" in shell.fails("import", "nowhere")
+
+
+def test_one_command_forgets_several_imports_whatever_becomes_of_one(shell: Shell) -> None:
+    with shell.store():
+        before = counts(shell)
+    for number in (1, 2):
+        dump = f".MSG_COUNT 5 8 20260101\nword{number} 4 1 20260101\n".encode()
+        shell.done("import", shell.write(f"{number}.txt", dump))
+    result = shell.run("forget", "import-9", "import-1", "import-2")
+    assert (result.exit_code, result.stdout.count(": forgotten, ")) == (2, 2)
+    assert "import-9: no import of this number" in result.stderr
+    assert counts(shell) == before
+
+
+@pytest.mark.parametrize(
+    ("more", "sentence"),
+    [
+        (("mine.eml",), "import-1 is an import: forget imports and messages by one command each"),
+        (("--since", "7d"), "--since and --yes go with --by NAME and no message"),
+        (("--yes",), "--since and --yes go with --by NAME and no message"),
+    ],
+    ids=["message", "since", "yes"],
+)
+def test_what_does_not_go_with_an_import_forgets_nothing(shell: Shell, more: tuple[str, ...], sentence: str) -> None:
+    shell.done("import", shell.write("dump.txt", b".MSG_COUNT 5 8 20260101\nword 4 1 20260101\n"))
+    shell.write("mine.eml", mail("Minutes", "our own minutes of the club", "mine"))
+    result = shell.run("forget", "import-1", *more)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert sentence in result.stderr
+    assert shell.done("import", "--list").startswith("import-1 ")
