@@ -27,6 +27,12 @@ COMMANDS_BESIDE = 10
 MOST_WORKERS = 256
 """Most processes of a relay: more than any next hop can use, and few enough to find a typing error."""
 
+SHAPES = {
+    "list_type": 'must be a list, as in ["..."]',
+    "model_type": "must be a section: a line with its name in single brackets, as in [log], and its keys below",
+}
+"""Kind of an error of pydantic -> the same for a user, who knows TOML."""
+
 
 class Section(BaseModel):
     """A table of the file: an unknown key is an error, a number is finite, nothing is converted."""

@@ -267,9 +267,9 @@ def _sentences(error: ValidationError, file: str, origins: Mapping[tuple[str, ..
         where = next((origins[keys[:end]] for end in range(len(keys), 0, -1) if keys[:end] in origins), file)
         key = _shown(item["loc"], keys)
         name = f"{where}: {key}"
-        message = item["msg"].removeprefix("Value error, ")
-        if item["type"] == "list_type":
-            message = 'must be a list, as in ["..."]'
+        message = sections.SHAPES.get(item["type"], item["msg"].removeprefix("Value error, "))
+        if keys == ("recipients",) and item["type"] in sections.SHAPES:
+            message = "must be sections in double brackets, as in [[recipients]]"
         if item["type"] == "extra_forbidden":
             title = f"{where}: unknown key {key} = {item['input']!r}; {_meant(keys)}"
             found[title] = []
