@@ -27,6 +27,7 @@ def state_directory() -> Path:
 
     systemd's STATE_DIRECTORY, else /var/lib/spamfilter if it exists or is the home of the service's user (also if it
     cannot be read: an error is better than silently training another database), else a folder in the user's home.
+    XDG_STATE_HOME may say where that folder is; a relative path there is ignored, as its specification wants.
     Raises ConfigError for a user without a home, such as a number without a name in a container.
     """
     given = os.environ.get("STATE_DIRECTORY", "").partition(":")[0]
@@ -34,8 +35,9 @@ def state_directory() -> Path:
         return Path(given)
     if SYSTEM_STATE.exists() or service_user() is not None:
         return SYSTEM_STATE
+    named = os.environ.get("XDG_STATE_HOME", "")
     try:
-        return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state") / "spamfilter"
+        return Path(named if named.startswith("/") else Path.home() / ".local/state") / "spamfilter"
     except RuntimeError as error:
         raise ConfigError("no folder for the state: this user has no home; set STATE_DIRECTORY, or HOME") from error
 

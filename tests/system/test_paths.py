@@ -128,3 +128,11 @@ def test_a_user_without_name_and_home_is_told_what_to_set(monkeypatch: pytest.Mo
             os._exit(2)
     _, status = os.waitpid(pid, 0)
     assert os.waitstatus_to_exitcode(status) == 0
+
+
+def test_the_folder_of_the_state_does_not_depend_on_where_a_command_is_run(
+    nowhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", "/home/ann")
+    monkeypatch.setenv("XDG_STATE_HOME", "state")
+    assert paths.state_directory() == Path("/home/ann/.local/state/spamfilter")
