@@ -126,11 +126,15 @@ def _of_relay(
     with closing(client):
         for name, mail in mails:
             try:
-                yield client.ask({**request, "command": "mark", "id" if mail is None else "name": name}, mail)
+                answer = client.ask({**request, "command": "mark", "id" if mail is None else "name": name}, mail)
             except Refused as error:
                 yield error
             except InputError as error:
                 problems.append(str(error))
+            else:
+                if "file" in answer:
+                    answer["file"] = name  # the relay has it as terminals may show it
+                yield answer
 
 
 def _of_database(

@@ -217,6 +217,14 @@ def test_the_commands_work_for_other_users_and_say_no_in_one_line(shared: Servic
     assert (code, "forgotten as spam" in out) == (0, True)
 
 
+def test_a_program_reads_the_name_of_a_file_as_it_is(shared: Service, tmp_path: Path) -> None:
+    for number, name in enumerate((b"two\nlines.eml", b"not \xff in UTF-8.eml", b"long \x07" + 240 * b"x")):
+        path = tmp_path / os.fsdecode(name)
+        path.write_bytes(mail(name=f"odd name {number}"))
+        done = shared.relay.command("mark-ham", "--json", str(path))
+        assert (done.stderr, json.loads(done.stdout)["file"]) == ("", str(path))
+
+
 def test_a_mail_that_passed_is_marked_by_its_id_by_another_user(shared: Service) -> None:
     before = shared.delivered()
     shared.send(50)

@@ -26,6 +26,7 @@ from spamfilter.reports.report import (
     build,
 )
 from spamfilter.reports.report_figures import Calibrated, Delay, Figures, Rate, Slot
+from spamfilter.service.control_socket.client import LOOKED_AT
 from spamfilter.stores import Trainings
 from tests.support.memory_store import MemoryStore
 
@@ -64,6 +65,10 @@ def test_the_report_has_what_its_description_names_first() -> None:
 
 def test_the_outcome_of_a_training_and_its_description_name_the_same() -> None:
     assert documented("train --json") == {field.name for field in fields(Outcome)}
+
+
+def test_the_size_of_a_mail_over_the_feedback_socket_is_as_documented() -> None:
+    assert f"bytes of the mail that follows this line: 1 to {LOOKED_AT}," in PAGES[DOCS / "json.md"]
 
 
 @pytest.mark.parametrize("name", commands.COMMANDS)
