@@ -21,12 +21,14 @@ _RULE = re.compile(r"(\S+)(?: +for +(\S+))?(?: +until +(\S+))?", re.ASCII)
 def sender(text: str) -> str:
     """An address, a domain or a network, in its one spelling; *@domain, as other filters write it, is the domain.
 
+    An interface, as in fe80::1%eth0, is left out: clients are compared without theirs.
+
     >>> sender("Boss@Example.org."), sender("@example.org"), sender("192.0.2.1"), sender("Ann/Sales@example.org")
     ('boss@example.org', 'example.org', '192.0.2.1/32', 'ann/sales@example.org')
     """
     if "@" not in text and (":" in text or "/" in text or re.fullmatch(r"[0-9.]+", text)):
         try:
-            network = ipaddress.ip_network(text)
+            network = ipaddress.ip_network(re.sub("%[^/]*", "", text) if ":" in text else text)
         except ValueError as error:
             raise ValueError(f"{text!r} is not a network, as in 192.0.2.0/24: {error}") from None
         if network.version == 6 and network.overlaps(addresses.MAPPED):

@@ -38,6 +38,12 @@ def test_to_block_the_own_mail_server_is_warned_of(shell: Shell) -> None:
     assert shell.run("block", "192.0.2.1").stderr == ""
 
 
+def test_one_client_is_one_rule_whatever_interface_it_came_by(shell: Shell) -> None:
+    for written in ("fe80::1", "FE80:0::1%eth0", "fe80::1%eth1/128"):
+        shell.done("block", written)
+    assert [rule["sender"] for rule in listed(shell)] == ["fe80::1/128"]
+
+
 def test_an_allowed_domain_waits_for_a_server_that_proves_it(shell: Shell) -> None:
     assert "not obeyed yet: nothing proves who the sender is" in shell.run("allow", "example.org").stderr
     assert shell.run("allow", "192.0.2.1").stderr == ""
