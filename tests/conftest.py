@@ -13,7 +13,7 @@ import pytest
 
 from spamfilter.learning import mark_lookup
 from spamfilter.system import paths
-from tests.support import real
+from tests.support import program, real
 from tests.support.shell import Shell
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 
 os.environ["TZ"] = "UTC"  # times without an offset are local; a developer's clock may be any
 time.tzset()
+program.forks = True
 
 LONGEST = (
     "test_textbook_page.py", "test_month.py", "test_readme.py", "test_lint.py", "test_postgresql.py", "test_wheel.py",

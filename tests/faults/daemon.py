@@ -19,6 +19,7 @@ from tests.faults.client import Client
 from tests.faults.hop import Hop
 from tests.integration.servers import STOP_SECONDS, await_start, free_port, toml, workers
 from tests.support.doors import DOORS, Door
+from tests.support.program import Program, run
 from tests.support.real import require
 
 ROOT = Path(__file__).parents[2]
@@ -91,9 +92,7 @@ class Daemon:
         with (self.folder / "log").open("ab") as log:
             self._began = log.tell()
             command = [*self.prefix, *prefix, sys.executable, "-m", "spamfilter", "serve"]
-            self._process = subprocess.Popen(
-                command, env=self.environment, stdout=log, stderr=log, start_new_session=True
-            )
+            self._process = Program(command, env=self.environment, stdout=log, stderr=log, start_new_session=True)
 
     def start(self, *prefix: str) -> None:
         """Start and wait until it is ready."""
@@ -139,10 +138,7 @@ class Daemon:
         self, *arguments: str, input: str | None = None, seconds: float = 60
     ) -> "subprocess.CompletedProcess[str]":
         """A command of spamfilter with this configuration and state."""
-        return subprocess.run(
-            [sys.executable, "-m", "spamfilter", *arguments],
-            env=self.environment, capture_output=True, text=True, input=input, timeout=seconds, check=False,
-        )  # fmt: skip
+        return run(*arguments, environment=self.environment, input=input, seconds=seconds)
 
     def ask(self, request: dict[str, object], mail: bytes | None = None) -> dict[str, Any]:
         """One request over the feedback socket. Raises NoRelay, and the error that it is answered with."""

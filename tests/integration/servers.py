@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from spamfilter.system.packaged_files import shipped
+from tests.support.program import Program, run
 from tests.support.real import require, require_root
 
 START_SECONDS = 30.0
@@ -471,15 +472,7 @@ class Relay:
         self, *arguments: str, input: str | None = None, seconds: float = 60.0
     ) -> "subprocess.CompletedProcess[str]":
         """A command of spamfilter with the configuration and state of this relay."""
-        return subprocess.run(
-            [sys.executable, "-m", "spamfilter", *arguments],
-            env=self.environment,
-            capture_output=True,
-            text=True,
-            input=input,
-            timeout=seconds,
-            check=False,
-        )
+        return run(*arguments, environment=self.environment, input=input, seconds=seconds)
 
 
 def workers() -> dict[str, int]:
@@ -522,7 +515,7 @@ def relay(folder: Path, prefix: tuple[str, ...] = (), **settings: Any) -> Iterat
     environment |= {"PYTHONPATH": str(Path(__file__).parents[2])}
     command = [*prefix, sys.executable, "-m", "spamfilter", "serve"]
     with (folder / "log").open("ab") as log:
-        process = subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
+        process = Program(command, env=environment, stdout=log, stderr=log, start_new_session=True)
     server = Relay(folder, config, process, environment)
     expected = len(settings["relay"]["listen"])
     try:

@@ -6,8 +6,6 @@ import pty
 import select
 import signal
 import smtplib
-import subprocess
-import sys
 import termios
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -32,6 +30,7 @@ from tests.integration.servers import relay, wait_until
 from tests.project.test_docs import documented
 from tests.support.made import NOON, VOICE, journal_entry, mail
 from tests.support.memory_store import MemoryStore
+from tests.support.program import COMMAND, Program
 from tests.support.shell import Shell
 
 NOW = datetime.now(UTC)
@@ -415,8 +414,7 @@ class Terminal:
     def __init__(self) -> None:
         self.ours, self.theirs = pty.openpty()
         self.before = termios.tcgetattr(self.theirs)
-        words = [sys.executable, "-m", "spamfilter", "review"]
-        self.process = subprocess.Popen(words, stdin=self.theirs, stdout=self.theirs, stderr=self.theirs)
+        self.process = Program([*COMMAND, "review"], stdin=self.theirs, stdout=self.theirs, stderr=self.theirs)
         self.said = b""
 
     def wait(self, text: bytes) -> bytes:

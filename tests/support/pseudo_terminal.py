@@ -4,10 +4,11 @@ import fcntl
 import os
 import pty
 import struct
-import subprocess
 import sys
 import termios
 from collections.abc import Mapping
+
+from tests.support.program import Program
 
 PROGRAM = (sys.executable, "-m", "spamfilter")
 
@@ -23,7 +24,7 @@ def shown(
     ours, its = pty.openpty()
     fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     plain = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "COLUMNS")}
-    running = subprocess.Popen(
+    running = Program(
         [*program, *map(str, words)],
         stdin=its, stdout=its, stderr=its, env={**plain, "TERM": "xterm", **(environ or {})},
     )  # fmt: skip

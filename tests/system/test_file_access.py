@@ -7,7 +7,6 @@ import signal
 import smtplib
 import stat
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -24,6 +23,7 @@ from spamfilter.stores import open_store
 from spamfilter.system.file_access import ANYBODY, by_mode, locked, make_file, make_folder, may, whole_file
 from tests.integration.servers import relay, workshop
 from tests.support.made import mail
+from tests.support.program import run
 from tests.support.real import require_root
 
 USER = 61_234
@@ -64,8 +64,7 @@ def modes(folder: Path) -> dict[str, int]:
 def command(state: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
     """Run a command of spamfilter with the current umask."""
     environment = {**os.environ, "STATE_DIRECTORY": str(state), "PYTHONPATH": str(Path(__file__).parents[2])}
-    words = [sys.executable, "-m", "spamfilter", *arguments]
-    return subprocess.run(words, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    return run(*arguments, environment=environment)
 
 
 @pytest.mark.usefixtures("closed_to_the_owner")

@@ -28,6 +28,7 @@ from tests.faults.client import RECIPIENTS, Client
 from tests.faults.daemon import Daemon, daemon
 from tests.faults.hop import Hop, next_hop
 from tests.integration.servers import STOP_SECONDS, await_start, free_port, wait_until
+from tests.support.program import Program
 
 PASSWORD = "correct horse battery"
 ACCOUNTS: Mapping[str, Role] = {"laura": "look", "lena": "label", "anna": "administer"}
@@ -139,7 +140,7 @@ class WebPage:
         """Starts the process without waiting for it; returns its number."""
         with (self._folder / "web.log").open("wb") as log:
             command = [sys.executable, "-m", "spamfilter", "web"]
-            self._process = subprocess.Popen(command, env=self._environment, stdout=log, stderr=log)
+            self._process = Program(command, env=self._environment, stdout=log, stderr=log)
         return self._process.pid
 
     def stop(self) -> None:
