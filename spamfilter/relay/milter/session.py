@@ -30,6 +30,9 @@ LEFT_OUT = Steps.NO_HELO | Steps.NO_HEADER_END | Steps.NO_UNKNOWN | Steps.NO_DAT
 SILENT = Steps.SILENT_CONNECT | Steps.SILENT_MAIL | Steps.SILENT_HEADER | Steps.SILENT_BODY
 """Nothing is said before the end of a mail, but perhaps to a recipient, so the mail server need not wait."""
 NO_ADDRESS = Reply.of(f"501 5.5.4 An address of more than {MAX_PATH} bytes, or with control characters")
+LATER = Reply.of("451 4.3.5 The settings have changed; send this mail again on another connection")
+"""To a mail of which some recipients are refused, where the mail server does not ask for each: it asks for each on a
+connection that began after feedback addresses were set."""
 FORGED = Reply.of(f"550 5.6.0 More than {MOST_FORGED} header fields that only a spam filter may add")
 
 
@@ -107,6 +110,8 @@ class Session:
             loop = asyncio.get_running_loop()
             self._relay.metrics.observe("stage_seconds", loop.time() - self._began, "receive")
             mail = b"" if incoming.limit else incoming.mail()
+            if refused is not None and refused is not NO_ADDRESS and transaction.recipients:
+                refused = LATER
             if incoming.limit:
                 refused = self._relay.over(incoming.limit, self._client)
             elif len(incoming.forged) > MOST_FORGED:

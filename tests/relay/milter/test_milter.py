@@ -191,8 +191,11 @@ async def test_strangers_teach_nothing_also_on_a_connection_older_than_the_addre
         outcome = await server.send(forwarded(), "<ann@example.test>", ["<spam@example.test>"])
         assert outcome.reply.startswith("550 5.7.1 This address is for our own users")
         assert running.relay.judge.filter.learnt == {"ham": 0, "spam": 0}
+        both = ["<spam@example.test>", "<b@example.test>"]
+        assert (await server.send(MAIL, recipients=both)).reply.startswith("451 4.3.5 The settings have changed")
+        assert (await server.send(MAIL, recipients=both[::-1])).reply.startswith("451 4.3.5")
         other = await MailServer.connect(running)
-        outcome = await other.send(forwarded(), "<ann@example.test>", ["<spam@example.test>", "<b@example.test>"])
+        outcome = await other.send(forwarded(), "<ann@example.test>", both)
         assert list(outcome.refused) == ["<spam@example.test>"]
         assert outcome.reply == ""
 
