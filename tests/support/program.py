@@ -5,6 +5,7 @@ A process that has imported all of it forks itself for each program that is aske
 Python where another program starts it, where the environment says something else to Python, and in benchmarks.
 """
 
+import atexit
 import contextlib
 import ctypes
 import functools
@@ -88,6 +89,7 @@ def _to_python(environment: Mapping[str, str]) -> dict[str, str]:
 def _server() -> socket.socket:
     """The connection to the process that forks, which ends with it."""
     ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    atexit.register(ours.close)
     with its:
         its.set_inheritable(True)
         os.posix_spawn(sys.executable, [sys.executable, "-m", __name__, str(its.fileno())], _ENVIRONMENT)
