@@ -5,7 +5,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from tests.faults.client import Client
 from tests.faults.hop import Hop
 from tests.integration.servers import STOP_SECONDS, await_start, free_port, toml, workers
 from tests.support.doors import DOORS, Door
-from tests.support.program import Program, run
+from tests.support.program import COMMAND, Program, run
 from tests.support.real import require
 
 ROOT = Path(__file__).parents[2]
@@ -91,7 +90,7 @@ class Daemon:
             case().fault_ends()
         with (self.folder / "log").open("ab") as log:
             self._began = log.tell()
-            command = [*self.prefix, *prefix, sys.executable, "-m", "spamfilter", "serve"]
+            command = [*self.prefix, *prefix, *COMMAND, "serve"]
             self._process = Program(command, env=self.environment, stdout=log, stderr=log, start_new_session=True)
 
     def start(self, *prefix: str) -> None:

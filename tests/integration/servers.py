@@ -15,7 +15,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -25,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from spamfilter.system.packaged_files import shipped
-from tests.support.program import Program, run
+from tests.support.program import COMMAND, Program, run
 from tests.support.real import require, require_root
 
 START_SECONDS = 30.0
@@ -513,7 +512,7 @@ def relay(folder: Path, prefix: tuple[str, ...] = (), **settings: Any) -> Iterat
     environment = {name: value for name, value in os.environ.items() if not name.startswith("SPAMFILTER_")}
     environment |= {"STATE_DIRECTORY": str(state), "SPAMFILTER_CONFIG": str(config), "PYTHONUNBUFFERED": "1"}
     environment |= {"PYTHONPATH": str(Path(__file__).parents[2])}
-    command = [*prefix, sys.executable, "-m", "spamfilter", "serve"]
+    command = [*prefix, *COMMAND, "serve"]
     with (folder / "log").open("ab") as log:
         process = Program(command, env=environment, stdout=log, stderr=log, start_new_session=True)
     server = Relay(folder, config, process, environment)

@@ -3,7 +3,6 @@
 import os
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 from tests.support import program
@@ -50,5 +49,5 @@ def test_it_is_a_child_that_is_forked_and_has_the_umask_of_the_tests(tmp_path: P
 def test_what_says_something_to_python_is_said_to_python() -> None:
     said = run("--version", environment={**HERE, "SPAMFILTER_PLAIN": "1"}).stdout
     assert "judging in plain Python" in said
-    done = subprocess.run([sys.executable, "-m", "spamfilter", "--version"], env=HERE, capture_output=True, text=True)
+    done = subprocess.run([*COMMAND, "--version"], env=HERE, capture_output=True, text=True)
     assert run("--version", environment=HERE).stdout == done.stdout

@@ -39,14 +39,17 @@ _lock = threading.Lock()
 
 
 class Program(subprocess.Popen[Any]):
-    """Of these arguments; all else as with Popen, of which it uses what is given here. It is a child of the tests."""
+    """As Popen, but forked where that comes to the same. Either way it is a child of the tests."""
 
     def _execute_child(
         self, args: Any, executable: Any, preexec_fn: Any, close_fds: Any, pass_fds: Any, cwd: Any, env: Any, *rest: Any
     ) -> None:
-        pipes, new_session = rest[3:9], rest[-2]
+        _, _, shell, *pipes, _, gid, gids, uid, umask, new_session, group = rest
+        others = preexec_fn, executable, gid, gids, uid
+        usual = not (pass_fds or shell) and others == (None,) * len(others) and umask == group == -1
         environment = dict(os.environ if env is None else env)
-        if not forks or tuple(args[:3]) != COMMAND or _to_python({**_ADDED, **environment}) != _to_python(_ENVIRONMENT):
+        same_python = _to_python({**_ADDED, **environment}) == _to_python(_ENVIRONMENT)
+        if not (forks and usual and same_python and tuple(args[:3]) == COMMAND):
             super()._execute_child(args, executable, preexec_fn, close_fds, pass_fds, cwd, env, *rest)  # type: ignore[misc]
             return
         os.umask(mask := os.umask(0))
@@ -57,7 +60,9 @@ class Program(subprocess.Popen[Any]):
             ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
             try:
                 socket.send_fds(_server(), [json.dumps(asked).encode()], files)
-                self.pid = int(_server().recv(32))
+                if not (pid := _server().recv(32)):
+                    raise ChildProcessError("the process that forks programs has ended; its traceback is above")
+                self.pid = int(pid)
                 _server().recv(1)  # it is ours now, and what was asked for
             finally:
                 ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 0)

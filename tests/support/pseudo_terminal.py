@@ -4,13 +4,10 @@ import fcntl
 import os
 import pty
 import struct
-import sys
 import termios
 from collections.abc import Mapping
 
-from tests.support.program import Program
-
-PROGRAM = (sys.executable, "-m", "spamfilter")
+from tests.support.program import COMMAND, Program
 
 
 def shown(
@@ -18,7 +15,7 @@ def shown(
     columns: int = 80,
     environ: Mapping[str, str] | None = None,
     keys: bytes = b"",
-    program: tuple[str, ...] = PROGRAM,
+    program: tuple[str, ...] = COMMAND,
 ) -> tuple[int, str]:
     """The exit code and what a terminal of this width shows of a command, with its escape sequences."""
     ours, its = pty.openpty()

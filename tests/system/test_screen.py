@@ -8,7 +8,8 @@ import pytest
 
 from spamfilter.mail.message import parse
 from tests.support.made import journal_entry, mail
-from tests.support.pseudo_terminal import PROGRAM, shown
+from tests.support.program import COMMAND
+from tests.support.pseudo_terminal import shown
 from tests.support.shell import Shell
 
 ID = "01KAH3V5E8M6Q2T0J9Z4R7X1CN"
@@ -87,7 +88,7 @@ def test_there_are_no_colours_where_they_are_not_wanted(used: Shell, name: str, 
 
 @pytest.mark.parametrize("name", ["search", "judge", "lists", "doctor", "error"])
 def test_a_pipe_gets_whole_lines_without_colours(used: Shell, name: str) -> None:
-    done = subprocess.run([*PROGRAM, *COMMANDS[name]], capture_output=True, text=True, check=False)
+    done = subprocess.run([*COMMAND, *COMMANDS[name]], capture_output=True, text=True, check=False)
     said = done.stdout + done.stderr
     assert "\x1b" not in said
     assert max(map(len, said.split("\n"))) > 80

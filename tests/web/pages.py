@@ -7,7 +7,6 @@ import signal
 import sqlite3
 import ssl
 import subprocess
-import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -28,7 +27,7 @@ from tests.faults.client import RECIPIENTS, Client
 from tests.faults.daemon import Daemon, daemon
 from tests.faults.hop import Hop, next_hop
 from tests.integration.servers import STOP_SECONDS, await_start, free_port, wait_until
-from tests.support.program import Program
+from tests.support.program import COMMAND, Program
 
 PASSWORD = "correct horse battery"
 ACCOUNTS: Mapping[str, Role] = {"laura": "look", "lena": "label", "anna": "administer"}
@@ -139,8 +138,7 @@ class WebPage:
     def launch(self) -> int:
         """Starts the process without waiting for it; returns its number."""
         with (self._folder / "web.log").open("wb") as log:
-            command = [sys.executable, "-m", "spamfilter", "web"]
-            self._process = Program(command, env=self._environment, stdout=log, stderr=log)
+            self._process = Program([*COMMAND, "web"], env=self._environment, stdout=log, stderr=log)
         return self._process.pid
 
     def stop(self) -> None:
