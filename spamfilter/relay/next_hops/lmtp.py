@@ -62,6 +62,10 @@ class _LmtpConversation(SmtpConversation):
             self._accepted += reply.positive
         return reply
 
+    def _refused(self, reply: Reply) -> Reply:
+        missing, self._accepted = self._accepted - 1, 0
+        return Reply.together([reply, *[NO_REPLY] * missing])
+
     async def _outcome(self) -> Reply:
         replies: list[Reply] = []
         missing, self._accepted = self._accepted, 0

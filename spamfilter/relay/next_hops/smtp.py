@@ -262,7 +262,7 @@ class SmtpConversation(Conversation):
                 reply = await self._reply()
                 if reply.code >= 400:
                     self.abort()
-                    return reply
+                    return self._refused(reply)
                 raise self._failure(f"said {reply.text} before it had the message")
             connection.write(last + b".\r\n")
             await connection.drain()
@@ -271,8 +271,12 @@ class SmtpConversation(Conversation):
             reply = await self._reply()
             if reply.positive:
                 raise self._failure(f"broke off and said {reply.text}") from error
-            return reply
+            return self._refused(reply)
         return await self._outcome()
+
+    def _refused(self, reply: Reply) -> Reply:
+        """The reply to a message that the next hop has refused before its end."""
+        return reply
 
     async def _outcome(self) -> Reply:
         return await self._reply()

@@ -56,6 +56,18 @@ async def test_replies_that_have_come_count_whatever_comes_after_them(reply: byt
         assert conversation.closed
 
 
+async def test_a_refusal_before_the_end_of_the_mail_is_of_the_first_recipient_alone() -> None:
+    async with Hop() as hop:
+        full = b"552 5.2.2 Mailbox full\r\n"
+        hop.replies["DATA"] = b"354 go on\r\n" + full
+        conversation = await begun(hop)
+        replies = (await conversation.data([b"x" * 300_000, b"\r\n"])).each
+        assert [each.raw for each in replies] == [full, NO_REPLY.raw, NO_REPLY.raw]
+        assert conversation.closed
+        await asyncio.sleep(0.02)
+        assert hop.messages == []
+
+
 @pytest.mark.parametrize("reply", [b"close", b"hang", b"354 go on\r\n"], ids=lambda said: said[:4].decode())
 async def test_no_reply_at_all_is_a_failure_of_the_next_hop(reply: bytes) -> None:
     async with Hop() as hop:
