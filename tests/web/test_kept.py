@@ -565,3 +565,15 @@ def test_axe_finds_nothing_on_the_pages_of_a_link(pages: Site, chromium: Browser
             if SHOTS:
                 page.screenshot(path=f"{SHOTS}/kept-{name}-{width}-{scheme}.png", full_page=True)
     assert found == {}
+
+
+def test_mails_that_another_tab_has_taken_before_are_said_with_the_others(pages: Site) -> None:
+    ids = [send(pages, name, f"Casino {name}", B, C) for name in ("one", "two", "three")]
+    link = link_in(digests(pages)[B])
+    first, second = pages.browser(), pages.browser()
+    stamp = second.get(link).stamp
+    first.submitted(link, link, do="delete", **{f"mail-{id}": "on" for id in ids[:2]})
+    answer = second.post(link, {"stamp": stamp, "do": "deliver", **{f"mail-{id}": "on" for id in ids}})
+    said = second.get(answer.fields["location"]).words
+    assert "Zugestellte Mails: 1" in said
+    assert "Schon zugestellt oder gelöscht, darum wurde nichts getan: 2." in said
