@@ -3,6 +3,7 @@
 import contextlib
 import os
 import re
+import resource
 import signal
 import sys
 import threading
@@ -160,6 +161,23 @@ def test_who_replaces_another_has_the_certificate_of_the_others_whatever_the_fil
                 assert client.ask("STARTTLS").code == 220
                 trust.wrap_socket(client.socket, server_hostname="127.0.0.1").close()
         assert "exited with" not in relay.log()
+
+
+def test_who_replaces_another_after_a_reload_takes_as_many_connections_as_the_others(tmp_path: Path, hop: Hop) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (1024, hard))
+    try:
+        with running(tmp_path, hop) as relay:
+            text = relay.config.read_text()
+            relay.config.write_text(text.replace("[limits]\n", "[limits]\nconnections = 3000\n"))
+            relay.process.send_signal(signal.SIGHUP)
+            wait_until(lambda: " reloaded" in relay.log(), "the reload")
+            kill_one(relay)
+            with at_each_worker(relay):
+                allowed = [resource.prlimit(pid, resource.RLIMIT_NOFILE)[0] for pid in workers(relay)]
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert min(allowed) > 2 * 3000
 
 
 def test_a_keeper_that_is_killed_at_the_end_is_replaced_for_the_last_words(relay: Daemon, hop: Hop) -> None:
