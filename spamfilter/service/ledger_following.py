@@ -14,7 +14,7 @@ from spamfilter.bayes.labels import LABELS
 from spamfilter.config.likelihood_settings import Learn
 from spamfilter.config.settings import Settings
 from spamfilter.errors import CountError, SpamfilterError, StoreError
-from spamfilter.learning.filter import Filter
+from spamfilter.learning.filter import Filter, rules
 from spamfilter.relay.metrics import SOURCES, Metrics
 from spamfilter.stores import Entry
 from spamfilter.system.batches import batches
@@ -56,8 +56,14 @@ class Following:
         return settings.model_copy(update={"learn": self.learn})
 
     async def load(self) -> None:
-        """Load the counts; if the store cannot be read, `run` does it later, before it applies anything."""
+        """Load the counts; if the store cannot be read, `run` does it later, before it applies anything.
+
+        For a process that replaces another, which may have followed a rebuilding by another [learn] than it began with.
+        """
         try:
+            if rules(self.learn.chosen()) != (counted := rules(self._filter.voices)):
+                again = self._reread()
+                self.learn = again if rules(again.chosen()) == counted else self.learn
             await self._load()
         except Exception as error:
             self._generation = None

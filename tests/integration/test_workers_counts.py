@@ -129,3 +129,16 @@ def test_workers_that_write_no_counts_change_over_after_a_rebuild(relay: Daemon)
 
         wait_until(judge_by_it, "the new counts in every worker")
     assert workers(relay) == before
+
+
+def test_a_keeper_that_replaces_another_after_a_rebuild_knows_by_which_settings_it_judges(
+    relay: Daemon,
+) -> None:
+    with Teacher(relay) as teacher:
+        wait_until(lambda: teacher.learnt >= 2 * BATCH, "learnings")
+    relay.config.write_text(relay.config.read_text() + '[learn]\nlikelihood = "bernoulli"\n')
+    assert relay.command("retrain").returncode == 0
+    wait_until(lambda: not relay.ask({"command": "status"})["changed"], "the rebuilt counts")
+    os.kill(killed := keeper(relay), signal.SIGKILL)
+    wait_until(lambda: keeper(relay) != killed, "the next keeper")
+    assert relay.ask({"command": "status"})["changed"] == []
