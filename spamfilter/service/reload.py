@@ -55,7 +55,7 @@ def tell_reloaded(waiting: Sequence[str]) -> None:
 
 def apply(settings: Settings, relay: Relay, socket: FeedbackSocket) -> None:
     """Give the keys of `config.settings.LIVE` to the parts of a running relay."""
-    raise_descriptor_limit(settings.limits)
+    relay.tls = renewed(settings, relay.tls, relay.next_hop)
     relay.judge.policy, relay.judge.policies = settings.policy(), settings.policies()
     relay.trusted = settings.relay.networks()
     relay.domains = frozenset(settings.relay.domains)
@@ -65,16 +65,17 @@ def apply(settings: Settings, relay: Relay, socket: FeedbackSocket) -> None:
     relay.mark_queue.settings, relay.mark_queue.prefixes = settings.feedback, settings.subject_prefixes()
     relay.normalise = settings.normalises()
     socket.limits = settings.limits
-    logging.getLogger().setLevel(settings.log.level.upper())
-    relay.tls = renewed_tls(settings, relay.tls, relay.next_hop)
 
 
-def renewed_tls(settings: Settings, used: ssl.SSLContext | None, next_hop: NextHop) -> ssl.SSLContext | None:
-    """Read the files of TLS again, whose names may be the same, for later connections; returns the context of clients.
+def renewed(settings: Settings, used: ssl.SSLContext | None, next_hop: NextHop) -> ssl.SSLContext | None:
+    """Take over what a process passes on to those that it starts: descriptors, the log's level, files of TLS, whose
+    names may be the same. Returns the TLS context of clients for later connections.
 
     It is a new one each time: OpenSSL would keep the former certificate, too, if the new key is of another kind.
     What a wrong file is for stays as it is, with a line of log.
     """
+    raise_descriptor_limit(settings.limits)
+    logging.getLogger().setLevel(settings.log.level.upper())
     try:
         next_hop.tls = next_hop_tls(settings)
     except (OSError, ValueError) as error:

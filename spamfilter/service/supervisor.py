@@ -25,8 +25,7 @@ from spamfilter.config.settings import Settings
 from spamfilter.relay.limits.shared_counters import Shared
 from spamfilter.relay.metrics import Metrics
 from spamfilter.relay.next_hops import NextHop
-from spamfilter.service.listening import raise_descriptor_limit
-from spamfilter.service.reload import renewed_tls, reread
+from spamfilter.service.reload import renewed, reread
 from spamfilter.system.logs import SELDOM
 from spamfilter.system.process import notify
 
@@ -243,9 +242,7 @@ class Supervisor:
         with reread(self._file) as new:
             if new is not None:
                 self.settings, _ = self.settings.reloaded(new)
-                self.tls = renewed_tls(self.settings, self.tls, self._next_hop)
-                logging.getLogger().setLevel(self.settings.log.level.upper())
-                raise_descriptor_limit(self.settings.limits)  # a process that replaces another inherits it
+                self.tls = renewed(self.settings, self.tls, self._next_hop)
                 self._tell({pid: number for pid, number in self._running.items() if number != KEEPER})
                 self._tell({pid: number for pid, number in self._running.items() if number == KEEPER})
 
