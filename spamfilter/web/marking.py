@@ -25,7 +25,7 @@ from spamfilter.service.control_socket.client import NoRelay, SocketClient
 from spamfilter.stores import JournalEntry
 from spamfilter.system.ids import id_of
 from spamfilter.web.accounts import Account
-from spamfilter.web.message_views import entry_of, is_kept
+from spamfilter.web.message_views import is_kept
 from spamfilter.web.site import Site, Visit
 
 SOURCE = "web"
@@ -70,9 +70,9 @@ def mark(site: Site, id: str, label: Label | None, author: Author, mail: bytes |
         return client.ask({**request, **by}, mail)
 
 
-def notice(entry: JournalEntry, label: Label | None, done: Mapping[str, Any]) -> str:
+def notice(subject: str, label: Label | None, done: Mapping[str, Any]) -> str:
     """What a mark has done, for people: they know a mail by its subject, and ham as "not spam"."""
-    name = f'"{entry.subject[:SUBJECT] or "(no subject)"}"'
+    name = f'"{subject[:SUBJECT] or "(no subject)"}"'
     was, learnt = class_name(done["was"] or ""), f"learnt as {class_name(label or '')}"
     score = f"score {done['before']:.3f} -> {done['after']:.3f}"
     if label is None and not done["changed"]:
@@ -92,7 +92,7 @@ def mark_and_tell(visit: Visit, entry: JournalEntry, label: Label | None) -> Non
 
     Raises as `mark`.
     """
-    visit.tell(notice(entry, label, mark(visit.site, entry.id, label, author_of(visit.user))))
+    visit.tell(notice(entry.subject, label, mark(visit.site, entry.id, label, author_of(visit.user))))
     if label == "ham" and is_kept(visit.site, entry):
         who = '"Deliver" on its page' if visit.user.may("administer") else "an administrator"
         visit.tell(f"The mail is still in quarantine: {who} sends it to its recipients.")
@@ -116,13 +116,14 @@ def release(site: Site, id: str, author: Author, only: str = "", teach: bool = T
     not delivered.
     """
     with _quarantine(site) as kept:
-        released = asyncio.run(kept.release(kept.find(id), next_hop_of(site.settings), author.name, only))
+        found = kept.find(id)
+        released = asyncio.run(kept.release(found, next_hop_of(site.settings), author.name, only))
     learnt = untaught = unnoted = ""
     if released.unnoted:
         unnoted = f"{id}: the delivery is not in the history: {released.unnoted}"
     if teach:
         try:
-            learnt = notice(entry_of(site, id), "ham", mark(site, id, "ham", author, released.mail))
+            learnt = notice(found.subject, "ham", mark(site, id, "ham", author, released.mail))
         except SpamfilterError as error:
             untaught = f"{id}: delivered, but not learnt: {error}"
     refused = "; ".join(f"{readable(path)}: {reply.text}" for path, reply in released.refused)

@@ -351,6 +351,23 @@ def test_a_mail_too_old_to_mark_by_id_is_learnt_as_it_is_delivered(pages: Site) 
         assert [database.execute(query, [id]).fetchone() for id in ids.values()] == [("ham",)] * 2
 
 
+def test_a_mail_that_the_journal_knows_no_more_is_learnt_as_it_is_delivered(pages: Site) -> None:
+    """The journal may be kept for fewer days than the quarantine."""
+    ids = {name: send(pages, name, f"Casino {name}", B) for name in ("by link", "by page")}
+    link = link_in(digests(pages)[B])
+    with closing(sqlite3.connect(pages.relay.database)) as database, database:
+        before = database.execute("SELECT count(*) FROM ledger WHERE label = 'ham'").fetchone()[0]
+        database.executemany("DELETE FROM journal WHERE id = ?", [(id,) for id in ids.values()])
+    browser, anna = pages.browser(), pages.browser("anna")
+    path = f"{link}/{ids['by link']}"
+    assert "nicht als" not in browser.submitted(path, path, do="teach").words
+    said = anna.submitted("/quarantine", "/quarantine/act", do="teach", **{f"mail-{ids['by page']}": "on"}).words
+    assert "1 mail delivered" in said
+    assert "not learnt" not in said
+    with closing(sqlite3.connect(pages.relay.database)) as database:
+        assert database.execute("SELECT count(*) FROM ledger WHERE label = 'ham'").fetchone()[0] == before + 2
+
+
 def test_what_was_not_done_is_said_with_its_reason(pages: Site) -> None:
     ids = [send(pages, name, f"Casino {name}", B, C) for name in ("one", "two", "three")]
     link = link_in(digests(pages)[B])

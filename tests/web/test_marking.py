@@ -4,7 +4,6 @@ import pytest
 
 from spamfilter.bayes.labels import Label
 from spamfilter.web.marking import notice
-from tests.support.made import journal_entry
 
 
 @pytest.mark.parametrize(
@@ -35,4 +34,4 @@ def test_a_notice_names_the_mail_by_its_subject_and_ham_as_not_spam(
     label: Label | None, changed: bool, was: str | None, again: str | None, said: str
 ) -> None:
     done = {"changed": changed, "was": was, "again": again, "before": 0.9, "after": 0.2}
-    assert notice(journal_entry(subject="Lunch"), label, done) == said
+    assert notice("Lunch", label, done) == said
