@@ -26,10 +26,12 @@ from spamfilter.learning.bulk.training import Outcome, train
 from spamfilter.learning.filter import RULES, Filter, rules
 from spamfilter.learning.retraining import Rebuilt, retrain
 from spamfilter.learning.transaction import Reading
+from spamfilter.mail import tagging
 from spamfilter.mail.mailboxes import Mail
 from spamfilter.mail.message import parse
 from spamfilter.stores import Entry, Learning, Rewriting, Store
 from spamfilter.stores.sql import queries
+from spamfilter.system.ids import new_id
 from tests.project.test_docs import documented
 from tests.support import memory_store
 from tests.support.made import VOICE, follow, mail, reading
@@ -719,6 +721,30 @@ def test_the_command_reads_folders_of_mail_and_names_voices_that_stay_silent(
     )
     done = json.loads(shell.run("retrain", "--mail", "spam", "--mail", "ham", "--json").stdout)
     assert done == {"messages": 10, "reread": number, "silent": {}, "problems": []}
+
+
+def test_mail_that_the_relay_has_tagged_is_read_again_as_it_came(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    came = mail("cheap pills", name="tagged")
+    tagged = tagging.mark(came, [("X-Spamfilter-Id", new_id())], "[JUNK]")
+    monkeypatch.setenv("SPAMFILTER_VERDICT__SUBJECT_PREFIX", "[JUNK]")
+    shell.done("mark-spam", shell.write("tagged/1.eml", b"".join(tagged)))
+    monkeypatch.setenv("SPAMFILTER_LEARN__VOICES", '["fields", "grams"]')
+    assert shell.run("retrain", "--mail", "tagged").exit_code == 0
+    with shell.store() as store:
+        learnt = store.active(parse(came).digest())
+        assert learnt is not None
+        assert learnt.tokens["grams"] == view(GRAMS, parse(came))["grams"]
+
+
+def test_equal_mails_that_were_trained_as_often_as_they_come_are_found_as_often(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for at in range(3):
+        shell.write(f"equal/{at}.eml", mail(name="equal"))
+    shell.done("train", "--repeats", "count", "--spam", "equal")
+    monkeypatch.setenv("SPAMFILTER_LEARN__VOICES", '["fields", "grams"]')
+    done = json.loads(shell.run("retrain", "--json", "--mail", "spam", "--mail", "ham", "--mail", "equal").stdout)
+    assert done == {"messages": 13, "reread": 13, "silent": {}, "problems": []}
 
 
 def test_the_outcome_and_its_description_name_the_same() -> None:
