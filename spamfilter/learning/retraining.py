@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from spamfilter.bayes import model
 from spamfilter.bayes.count_table import SpelledTable
+from spamfilter.bayes.groups import teaches_group
 from spamfilter.bayes.imported.voices import with_imported
 from spamfilter.bayes.labels import BULK, IMPORT, LABELS, EntryLabel
 from spamfilter.bayes.model import Change, Lesson, State
@@ -158,7 +159,8 @@ class _Rebuilding:
         lesson = Lesson(label, *model.lesson(self._voices, tokens, label, self.state, score), tokens)
         self._note(entry.id, model.apply(self._voices, lesson, self.state))
         self._lessons[entry.id] = replace(lesson, tokens={})  # they are read again where they are needed
-        self._silent[entry.id] = [voice.name for voice in everybodys(self._voices) if voice.name not in tokens]
+        if not teaches_group(lesson.added):  # a group's mail teaches no other voice
+            self._silent[entry.id] = [voice.name for voice in everybodys(self._voices) if voice.name not in tokens]
 
     def later_rounds(self) -> None:
         amounts = no_amounts(self._voices)

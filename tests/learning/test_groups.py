@@ -130,6 +130,12 @@ def test_a_rebuilding_gives_each_group_its_counts_again(filter: Filter) -> None:
     assert probability(again, "x.example") > probability(again, "") > probability(again, "y.example")
 
 
+def test_no_mail_is_asked_for_where_a_group_alone_was_taught(filter: Filter) -> None:
+    assert marked(filter, arrived(filter, NEWS, "anna@x.example"), "spam", ANNA)
+    more = Learn(groups="domain", voices=["fields", "grams"]).chosen()
+    assert retrain(filter.store, more, {}, lambda number: None).silent == {"grams": 40}  # those of `train`
+
+
 def test_the_administrator_and_a_trap_teach_everybody(filter: Filter) -> None:
     before = probability(filter, "z.example")
     assert marked(filter, arrived(filter, NEWS, "anna@x.example"), "spam", ROOT)
