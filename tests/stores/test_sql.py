@@ -8,8 +8,10 @@ import sqlite3
 import stat
 import subprocess
 import sys
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ from spamfilter.stores import Wanted, migration, open_store
 from spamfilter.stores.schema import HEAD
 from spamfilter.stores.sql import SqlStore
 from spamfilter.stores.sql.connection import store_errors
+from tests.stores import made
 from tests.support.made import NOON, VOICE, journal_entry, reading
 
 HOLDER = """
@@ -380,6 +383,22 @@ def test_a_learning_can_be_taken_back_once(path: Path) -> None:
             "INSERT INTO ledger (at, digest, label, source, by, undoes)"
             " SELECT at, digest, label, source, by, undoes FROM ledger WHERE undoes IS NOT NULL",
         )
+
+
+def test_a_long_transaction_keeps_the_words_of_its_last_entries_only(path: Path) -> None:
+    class Words(dict[bytes, int]):
+        """A dict that can be referred to weakly."""
+
+    kept = []
+    with opened(path, migrate=True) as store, store.learning() as learning:
+        for number in range(1000):
+            words = Words({b"word": number})
+            kept.append(weakref.ref(words))
+            learning.append(replace(made.entry(number), tokens={"fields": words}))
+            del words
+        assert sum(word() is not None for word in kept) <= 200
+        last = learning.entries_after(999)
+        assert [(entry.id, entry.tokens["fields"][b"word"]) for entry in last] == [(1000, 999)]
 
 
 def test_a_moment_without_a_time_zone_is_refused(path: Path) -> None:

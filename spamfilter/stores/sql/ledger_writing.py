@@ -22,6 +22,10 @@ from spamfilter.stores.sql.editions import WordRow, write_rest
 from spamfilter.stores.sql.queries import has_key, new_values
 from spamfilter.stores.store import Entry, Learning, Rewriting
 
+WAITING = 100
+"""Entries of a transaction that are kept to be written together. With its words one takes 0.1 MB, and the import of
+a ledger appends tens of thousands."""
+
 _Changes = dict[Label, dict[Token, int]]
 """What a transaction changes of the words of a voice: class -> word -> its change."""
 
@@ -70,6 +74,8 @@ class SqlLearning(queries.SqlLedger, Learning):
             self._last = last_id(self._connection, ledger)
         self._last += 1
         entry = replace(entry, id=self._last)
+        if len(self._entries) == WAITING:
+            self._write_entries()
         self._entries.append((entry, like))
         for label, number in messages(entry).items():
             self._learnt[label] += -number if entry.undoes else number
