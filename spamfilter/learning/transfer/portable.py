@@ -34,6 +34,8 @@ FORMAT = 1
 """The version of the format: the first line has it as `spamfilter_export`, and an import knows its own only."""
 BEGIN = b'{"spamfilter_export"'
 LEDGER, COUNTS = "ledger", "counts"
+CONTROL = bytes([*range(0x20), 0x7F])
+"""Bytes that no word has."""
 MOST = 2**100
 """More than any sum of a calibration, and still a float."""
 
@@ -265,7 +267,7 @@ def _occurrences(value: Any) -> Any:
 
 def _word(text: str) -> Token:
     word = _text(text).encode()
-    if not word or any(byte < 0x20 or byte == 0x7F for byte in word):
+    if not word or word.translate(None, CONTROL) != word:
         raise ValueError(f"word {text!r}")
     return word
 
