@@ -27,12 +27,12 @@ from spamfilter.config.redaction import redacted
 from spamfilter.config.sections import store_url
 from spamfilter.errors import InputError, SpamfilterError, StoreDamaged
 from spamfilter.learning import retraining
+from spamfilter.learning.bulk.labelled_mail import as_it_came
 from spamfilter.learning.bulk.reading_ahead import read_ahead, told_apart
 from spamfilter.learning.bulk.rounds import ROUNDS
 from spamfilter.learning.transaction import Reading
 from spamfilter.mail import mailboxes
-from spamfilter.mail.message import Message, parse
-from spamfilter.mail.tagging import untagged
+from spamfilter.mail.message import parse
 from spamfilter.reports import rendering
 from spamfilter.service.systemd_override import drop_in
 from spamfilter.stores.schema import HEAD
@@ -154,19 +154,15 @@ def retrain(file: Path | None, folders: tuple[Path, ...], as_json: bool) -> None
     refuse_more_words("--mail")
     settings = settings_of(file)
     voices, prefixes = settings.voices(), settings.subject_prefixes()
-
-    def message(mail: mailboxes.Mail) -> Message:
-        return parse(untagged(mail.read(), prefixes))
-
     with opened_store(settings, existing=True) as store:
         mails = {}
-        found = [mail for folder in folders for mail in mailboxes.find(folder)]
-        readings = read_ahead(lambda mail: Reading(message(mail).digest(), {}), found, 0)
+        found = [as_it_came(mail, prefixes) for folder in folders for mail in mailboxes.find(folder)]
+        readings = read_ahead(lambda mail: Reading(parse(mail.read()).digest(), {}), found, 0)
         for mail, reading in zip(found, told_apart(readings), strict=True):  # as `train` may have counted equal ones
             if isinstance(reading, InputError):  # it was moved meanwhile
                 complain(str(reading))
             else:
-                mails[reading.digest] = lambda mail=mail: view(voices, message(mail))
+                mails[reading.digest] = lambda mail=mail: view(voices, parse(mail.read()))
         entries = store.state({}).last
         with progress("Rebuilding", ROUNDS * entries) as tell:
             done = retraining.retrain(store, voices, mails, tell)

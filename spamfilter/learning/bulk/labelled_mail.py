@@ -91,16 +91,17 @@ def find_piles(spam: Sequence[Path], ham: Sequence[Path], say: Callable[[str], N
 
 
 def as_they_came(mails: Sequence[tuple[Label, Mail]], prefixes: Collection[str]) -> list[tuple[Label, Mail]]:
-    """The same mails, each without the prefix that the relay has put before its subject, which new mail does not have.
+    """The same mails, each as `as_it_came` has it."""
+    return [(label, as_it_came(mail, prefixes)) for label, mail in mails]
+
+
+def as_it_came(mail: Mail, prefixes: Collection[str]) -> Mail:
+    """The mail without the prefix that the relay has put before its subject, which new mail does not have.
 
     With it as a word, a filter learns little else of the spam that was tagged: trained on 2,000 mails of the
     SpamAssassin corpus, it found 63 of the next 636 spam, and 93 without (evaluated on mail that was not tagged).
     """
-    return [(label, Mail(mail.name, partial(_as_it_came, mail, prefixes))) for label, mail in mails]
-
-
-def _as_it_came(mail: Mail, prefixes: Collection[str]) -> bytes:
-    return untagged(mail.read(), prefixes)
+    return Mail(mail.name, lambda: untagged(mail.read(), prefixes))
 
 
 def not_ham(say: Callable[[str], None]) -> Callable[[Path], bool]:
