@@ -59,8 +59,11 @@ def test_a_further_signal_does_not_disturb_what_the_first_one_undoes(
             signal.raise_signal(further)
             undone.append(further)
 
+    ignored = signal.getsignal(signal.SIGHUP)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup ignores it for the tests
     before = [*map(signal.getsignal, ENDING)]
     with pytest.raises(raised), ended_tidily(), undoing():
         signal.raise_signal(first)
     assert undone == [further]
     assert [*map(signal.getsignal, ENDING)] == before
+    signal.signal(signal.SIGHUP, ignored)
