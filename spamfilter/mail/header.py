@@ -29,6 +29,8 @@ MAX_HEAD = 2_500
 Field = tuple[bytes, bytes]
 """A header field: name in lower case, value unfolded, decoded, in UTF-8."""
 
+BLANK_LINE = re.compile(rb"(?:\A|\n)\r?\n")
+"""What ends the header of a mail from the wire or from disk, also where line ends are mixed."""
 _ENCODED_WORD = re.compile(rb"=\?([^?\s]{1,40})\?([bBqQ])\?([^?]*)\?=")
 _ENCODED_WORDS = re.compile(rb"(?:=\?[^?\s]{1,40}\?[bBqQ]\?[^?]*\?=)+")
 _BETWEEN_ENCODED_WORDS = re.compile(rb"(?<=\?=)[ \t]+(?==\?)")

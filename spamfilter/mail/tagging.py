@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Iterator
 from email.header import Header
 from itertools import takewhile
 
+from spamfilter.mail.header import BLANK_LINE
 from spamfilter.system.ids import id_of
 
 # Also with characters between name and colon that some mail programs tolerate. No two neighbouring parts can match the
@@ -135,13 +136,14 @@ def header_id(mail: bytes) -> str:
     head = _head(mail)
     if b"x-spamfilter-id" not in head.lower():
         return ""
-    for line in head.splitlines():
+    for line in head.split(b"\n"):
         name, _, value = line.partition(b":")
-        if name.strip().lower() == b"x-spamfilter-id":
+        if name.rstrip().lower() == b"x-spamfilter-id":
             words = value.decode("ascii", "replace").split()
             return id_of(words[0]) if words else ""
     return ""
 
 
 def _head(mail: bytes) -> bytes:
-    return mail[: header_end(mail)] if b"\r\n" in mail[:1000] else mail.partition(b"\n\n")[0]
+    blank = BLANK_LINE.search(mail)
+    return mail[: blank.end()] if blank else mail

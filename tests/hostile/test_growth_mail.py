@@ -119,7 +119,7 @@ REGEXES: dict[str, list[Worst]] = {
         ("", "charset=", ""), ("", 'charset="', ""), ("charset=", "a", ""), ("", '"', ""),
         ('"', "a", ""), ("", ";", ""),
     ],
-    "mail.message._BLANK": [("", "\r\n", ""), ("", "\n", ""), ("", "\n\r", "")],
+    "mail.header.BLANK_LINE": [("", "\r\n", ""), ("", "\n", ""), ("", "\n\r", "")],
     "mail.message._FIRST_WORD": [("", "(", ""), ("", "()", ""), ("(", "a", ""), ("", " ", ""), ("", "(a) ", "")],
     "relay.next_hops.maildir._ENVELOPE": [
         ("X-Spamfilter-Sender: <", ">", ""), ("X-Spamfilter-Sender: <>\nX-Spamfilter-Recipients: <", "a>,\n <", ""),

@@ -11,7 +11,7 @@ from spamfilter.bayes.model import Score
 from spamfilter.bayes.verdict import Verdict
 from spamfilter.bayes.voices import Evidence
 from spamfilter.mail.message import parse
-from spamfilter.mail.tagging import header_end, mark, untagged
+from spamfilter.mail.tagging import header_end, header_id, mark, untagged
 from spamfilter.system.ids import new_id
 from tests.support.made import some
 
@@ -238,3 +238,24 @@ def test_a_header_of_a_megabyte_made_to_confuse_is_marked_at_once(head: bytes) -
     new, rest = mark(b"To: x\r\n" + head + b"\r\n\r\nbody\r\n", [("X-Spam-Status", "No")], "[SPAM]")
     assert b"X-Spam-Status: No\r\n" in new
     assert bytes(rest).endswith(b"body\r\n")
+
+
+@pytest.mark.parametrize(
+    "mail",
+    [
+        pytest.param("Subject: a\n\nbody\r\n{field}\r\n", id="text-with-other-line-ends"),
+        pytest.param("Subject: a\r\n\nbody\r\n{field}\r\n", id="blank-line-with-another-line-end"),
+        pytest.param("Subject: a\r\n {field}\r\n\r\nbody\r\n", id="folded-line"),
+        pytest.param("Subject: a\r{field}\n\nbody\n", id="behind-a-lone-cr"),
+    ],
+)
+def test_what_is_no_header_field_is_no_id(mail: str) -> None:
+    data = mail.format(field=f"X-Spamfilter-Id: {new_id()}").encode()
+    assert b"x-spamfilter-id" not in dict(parse(data).fields)
+    assert header_id(data) == ""
+    assert untagged(data + b"\nSubject: [SPAM] b\n", {"[SPAM]"}).endswith(b"[SPAM] b\n")
+
+
+def test_a_field_has_the_same_id_whatever_the_line_ends() -> None:
+    for mail in (b"A: b\nX-Spamfilter-Id : %b\n\nc\r\n", b"A: b\r\nX-Spamfilter-Id: %b\r\n\nc\n"):
+        assert header_id(mail % (id := new_id()).encode()) == id
