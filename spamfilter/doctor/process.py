@@ -48,13 +48,14 @@ def process(examined: Examination) -> Iterator[Finding]:
 def _stale(examined: Examination, status: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """How the running relay differs from this program and its configuration, each with what to do."""
     theirs, ours = status.get("config", examined.config), examined.config
-    advice = f"run this command with --config {theirs}" if theirs and theirs != ours else RESTART
+    other = os.path.realpath(theirs) != os.path.realpath(ours)
+    advice = f"run this command with --config {theirs}" if theirs and other else RESTART
     if status["version"] != __version__:
         yield f"runs version {status['version']}; this program is {__version__}", RESTART
     with suppress(StoreError):
         if not same_place(status["database"], database := place_of(examined.settings.store_url())):
             yield f"uses the database {status['database']}; the configuration names {database}", advice
-    if theirs != ours:
+    if other:
         named = [file or "no configuration file" for file in (theirs, ours)]
         yield f"was started with {named[0]}, and this command with {named[1]}", advice
 

@@ -444,6 +444,15 @@ def test_another_configuration_than_that_of_the_relay_is_named_with_the_way_to_r
         assert line["advice"] == f"run this command with --config {config}"
 
 
+def test_a_configuration_under_another_name_is_that_of_the_relay() -> None:
+    with installation() as there:
+        config = there.server.config
+        (link := config.with_name("link.toml")).symlink_to(config)
+        for name in (link, there.server.state / ".." / config.name):
+            done = there.server.command("--config", str(name), "doctor", "--json", "--no-canary", seconds=180)
+            assert [line["status"] for line in json.loads(done.stdout)["lines"] if line["check"] == "process"] == ["ok"]
+
+
 def test_the_probe_is_taken_where_the_doctor_is_not_trusted() -> None:
     with installation(relay={"trusted": ["192.0.2.0/24"], "domains": ["example.test"]}) as there:
         counts = there.counts()
