@@ -22,7 +22,7 @@ from spamfilter.stores.schema import HEAD
 from spamfilter.stores.sql import SqlStore
 from spamfilter.stores.sql.connection import file_of
 from spamfilter.system.file_access import User, user_of
-from spamfilter.system.paths import config_file
+from spamfilter.system.paths import config_file, state_directory
 
 Status = Literal["ok", "warning", "failed"]
 
@@ -173,15 +173,16 @@ class Examination:
 
     @property
     def user(self) -> User:
-        """The user of the relay; if it does not say, the owner of the database's folder, else the user of this process.
+        """The user of the relay; if it does not say, the owner of the folder of the database, or of the state where a
+        server has the database; else the user of this process.
 
         If a folder above it is closed to this process, as a home is, the owner is that of the closed folder.
         """
         if not isinstance(self.status, Exception) and "uid" in self.status:
             return user_of(self.status["uid"])
-        with suppress(OSError, StoreError):
-            path = file_of(self.settings.store_url())
-            for folder in path.parents if path is not None else ():
+        with suppress(OSError, SpamfilterError):
+            path = file_of(self.settings.store_url()) or state_directory() / "database"
+            for folder in path.parents:
                 with suppress(PermissionError):
                     return user_of(folder.stat().st_uid)
         return user_of(os.geteuid())

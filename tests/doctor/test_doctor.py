@@ -24,7 +24,7 @@ from spamfilter.doctor import CHECKS, STATUSES, Diagnosis, Line, examine
 from spamfilter.doctor import dovecot as dovecot_scripts
 from spamfilter.doctor import learning as learning_checks
 from spamfilter.doctor.database import counting, database
-from spamfilter.doctor.delivery import free_space
+from spamfilter.doctor.delivery import free_space, quarantine
 from spamfilter.doctor.dovecot import dovecot
 from spamfilter.doctor.examination import Examination, Finding
 from spamfilter.doctor.learning import SILENT, classes, clock, feedback, following
@@ -147,6 +147,19 @@ def test_a_server_that_is_down_is_to_be_started_and_a_full_one_to_take_more(
     (found,) = look(database, Examination(settings(tmp_path, store=store), None))
     reason = said.removeprefix("FATAL:  ")
     assert (found.status, reason in found.found, found.advice[: len(advice)]) == ("failed", True, advice)
+
+
+def test_where_a_server_has_the_database_the_owner_of_the_state_is_the_user_of_the_relay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    require_root("the folder of the state belongs to another user")
+    store = {"url": "postgresql+psycopg://spamfilter@127.0.0.1:1/made"}
+    monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path))
+    shutil.chown(tmp_path, "mail")
+    for folder in ("", "tmp", "new", "cur"):  # as a command of root in a folder of root makes them
+        (tmp_path / "quarantine" / folder).mkdir(mode=0o700)
+    (found,) = look(quarantine, Examination(settings(tmp_path, store=store), None))
+    assert (found.status, "mail may not write there" in found.found) == ("failed", True)
 
 
 @pytest.mark.parametrize(
