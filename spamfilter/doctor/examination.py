@@ -194,9 +194,15 @@ class Examination:
 
     @property
     def fragment(self) -> Path | None:
-        """The file that connects Dovecot, in the folder of its configuration or the usual ones; None without one."""
+        """The file that connects Dovecot, in the folder of its configuration or the usual ones; None without one.
+
+        Raises NotTried if this user may not look there.
+        """
         places = (self.dovecot,) if self.dovecot else DOVECOT
-        return next((place / FRAGMENT for place in places if (place / FRAGMENT).exists()), None)
+        try:
+            return next((place / FRAGMENT for place in places if (place / FRAGMENT).exists()), None)
+        except PermissionError as error:
+            raise NotTried(f"{error.filename}: {error.strerror}") from error
 
     def require(self, *names: str) -> None:
         """Raises NotTried if one of these checks has failed or could not be tried."""

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import timedelta
 from itertools import pairwise
 
@@ -110,11 +111,10 @@ _ADVICE = {
 def _set_up(examined: Examination) -> dict[str, str]:
     """Source of each configured path of feedback -> where it is configured."""
     feedback = examined.settings.feedback
-    found = {}
-    if dovecot := examined.fragment:
-        found["imap"] = str(dovecot)
-    elif feedback.proxies:
-        found["imap"] = "[feedback] proxies"
+    found = {"imap": "[feedback] proxies"} if feedback.proxies else {}
+    with suppress(NotTried):
+        if dovecot := examined.fragment:
+            found["imap"] = str(dovecot)
     if feedback.spam_addresses or feedback.ham_addresses:
         found["address"] = "[feedback] spam_addresses" if feedback.spam_addresses else "[feedback] ham_addresses"
     if feedback.automatic:

@@ -358,6 +358,15 @@ def test_the_user_of_the_relay_sees_what_root_sees() -> None:
         assert told[0][0].partition(", ")[0] == told[1][0].partition(", ")[0]
 
 
+def test_a_configuration_of_dovecot_that_the_user_of_the_relay_may_not_read_hides_no_other_way_of_feedback() -> None:
+    with installation() as there:
+        (folder := there.dovecot / "conf.d").chmod(0o700)
+        code, answer = as_user(there, USER)
+        reason = f"{folder / '90-spamfilter.conf'}: Permission denied"
+        assert (code, answer["not_tried"]) == (0, {"dovecot": reason})
+        assert [line["status"] for line in answer["lines"] if line["check"] == "feedback"] == ["ok"]
+
+
 def test_any_other_user_is_told_whom_to_ask_as() -> None:
     require_root("the relay runs as another user than doctor")
     with workshop() as open_to_all:
