@@ -114,7 +114,8 @@ def _configured(named: Path | None, section: str, key: str) -> str:
 
     A file that this user may not read sets nothing: any user may mark mail.
     """
-    given: object = os.environ.get(f"SPAMFILTER_{section}__{key}".upper())
+    ours = {name.upper(): text for name, text in sorted(os.environ.items()) if name.startswith("SPAMFILTER_")}
+    given: object = ours.get(f"SPAMFILTER_{section}__{key}".upper())
     if isinstance(given, str) and given.startswith(QUOTES):
         given = toml_value(given)
     if given is None:

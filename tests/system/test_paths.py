@@ -64,6 +64,15 @@ def test_a_command_finds_the_socket_of_the_configuration(
     assert configured_socket(file) == load(file).socket_path()
 
 
+def test_a_variable_in_small_letters_is_the_same_to_all_commands(
+    nowhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (file := nowhere / "spamfilter.toml").touch()
+    monkeypatch.setenv(SOCKET_VARIABLE, "/run/large.sock")
+    monkeypatch.setenv("SPAMFILTER_Feedback__Socket", "/run/ours.sock")
+    assert configured_socket(file) == load(file).socket_path() == Path("/run/ours.sock")
+
+
 @pytest.mark.parametrize("text", ["feedback = 3", "[feedback]\nsocket = 3", "[feedback]\nsocket = ['/x']"])
 def test_a_wrong_key_is_left_to_the_check_of_the_whole(nowhere: Path, text: str) -> None:
     file = nowhere / "spamfilter.toml"
