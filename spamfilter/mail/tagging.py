@@ -124,7 +124,7 @@ def untagged(mail: bytes, prefixes: Collection[str]) -> bytes:
     if not prefixes or not header_id(mail):
         return mail
     if subject := _SUBJECT.search(mail, 0, len(_head(mail))):
-        for prefix in prefixes:
+        for prefix in sorted(prefixes, key=len, reverse=True):  # one may begin with another
             for written in (_encoded(f"{prefix} "), _encoded(prefix)):
                 if mail.startswith(written, subject.end()):
                     return mail[: subject.end()] + mail[subject.end() + len(written) :].lstrip(b" ")

@@ -240,6 +240,14 @@ def test_a_header_of_a_megabyte_made_to_confuse_is_marked_at_once(head: bytes) -
     assert bytes(rest).endswith(b"body\r\n")
 
 
+def test_of_two_prefixes_the_whole_one_is_taken_away_that_was_put_there() -> None:
+    mail = b"Subject: hello\r\n\r\nbody\r\n"
+    for prefix in (both := ["[SPAM]", "[SPAM] [sales]"]):
+        tagged = b"".join(mark(mail, [("X-Spamfilter-Id", new_id())], prefix))
+        for prefixes in (both, both[::-1]):
+            assert parse(untagged(tagged, prefixes)).fields == parse(mail).fields
+
+
 @pytest.mark.parametrize(
     "mail",
     [
