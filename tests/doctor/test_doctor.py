@@ -26,7 +26,7 @@ from spamfilter.doctor import learning as learning_checks
 from spamfilter.doctor.database import counting, database
 from spamfilter.doctor.delivery import free_space, quarantine
 from spamfilter.doctor.dovecot import dovecot
-from spamfilter.doctor.examination import Examination, Finding
+from spamfilter.doctor.examination import Examination, Finding, NotTried
 from spamfilter.doctor.learning import SILENT, classes, clock, feedback, following
 from spamfilter.doctor.process import journal_backlog, limit_hits, memory_use
 from spamfilter.errors import InputError, Refused, StoreBusy, StoreError, StoreRefused
@@ -506,6 +506,25 @@ def test_what_is_wrong_with_dovecots_scripts_is_found(plant: Callable[[Path], No
         assert {finding.status for finding in findings} == {status}
         assert said in findings[0].found
         assert all(finding.advice for finding in findings)
+
+
+def test_scripts_that_only_the_users_of_mail_may_read_are_not_tried() -> None:
+    require_root("to be another user")
+    with workshop() as folder:
+        folder.chmod(0o755)
+        place = connected(folder, folder / "feedback.sock")
+        for script in (place / "spamfilter").glob("*.sieve"):
+            script.chmod(0o600)
+            shutil.chown(script, "mail")
+        feedback = {"socket": f"{folder}/feedback.sock", "proxies": ["mail"]}
+        examined = Examination(settings(folder, feedback=feedback), None, dovecot=place)
+        assert [finding.status for finding in look(dovecot, examined)] == ["ok"]
+        os.seteuid(ANYBODY.uid)
+        try:
+            with pytest.raises(NotTried, match=r"\.sieve: Permission denied"):
+                look(dovecot, examined)
+        finally:
+            os.seteuid(0)
 
 
 @pytest.mark.parametrize(
