@@ -15,7 +15,7 @@ from itertools import islice
 
 from spamfilter.errors import InputError
 from spamfilter.mail.folded_addresses import folded
-from spamfilter.mail.header import Field
+from spamfilter.mail.header import BLANK_LINE, Field
 from spamfilter.mail.message import parse
 from spamfilter.mail.tagging import header_id
 from spamfilter.mail.text import decode_base64
@@ -33,7 +33,6 @@ MAX_HEAD = 65_536
 MAX_VALUE = 2000
 """Bytes read of a part's header and of a field's value: real ones stay far below."""
 
-_BLANK_LINE = re.compile(rb"\n\r?\n")
 _FIELD = re.compile(rb"^(content-(?:type|transfer-encoding|disposition))[ \t]*:", re.IGNORECASE | re.MULTILINE)
 _FIELD_END = re.compile(rb"\n(?![ \t])|\Z")
 _BOUNDARY_END = re.compile(rb"(--)?[ \t]*(?:\r?\n|\Z)")
@@ -123,7 +122,7 @@ class _Walk:
         for line_end in (b"\r\n", b"\n"):
             if self._mail.startswith(line_end, start, end):
                 return b"", start + len(line_end)
-        blank = _BLANK_LINE.search(self._mail, start, end)
+        blank = BLANK_LINE.search(self._mail, start, end)
         stop = blank.start() if blank else end
         return self._mail[start : min(stop, start + MAX_HEAD)], blank.end() if blank else end
 

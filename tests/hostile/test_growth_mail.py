@@ -50,7 +50,6 @@ REGEXES: dict[str, list[Worst]] = {
     "bayes.tokens._CJK": [("", "\u4e2d", ""), ("", "\xe4", "")],
     "mail.attached_mails._ADDRESS": [("", "a", ""), ("", "a@", ""), ("", "a@@", ""), ("", "a ", "@")],
     "mail.attached_mails._A_HEADER": [("From ", "x", ""), ("", "a", ""), ("a", " ", "")],
-    "mail.attached_mails._BLANK_LINE": [("", "\n\r", ""), ("", "\r", "")],
     "mail.attached_mails._BOUNDARY_END": [("--", " ", "x"), ("", "\t", "\r")],
     "mail.attached_mails._FIELD": [("Content-Type", " ", ""), ("", "Content-Type \n", "")],
     "mail.attached_mails._FIELD_END": [("", "\n ", ""), ("", "\n", "")],
@@ -119,7 +118,7 @@ REGEXES: dict[str, list[Worst]] = {
         ("", "charset=", ""), ("", 'charset="', ""), ("charset=", "a", ""), ("", '"', ""),
         ('"', "a", ""), ("", ";", ""),
     ],
-    "mail.header.BLANK_LINE": [("", "\r\n", ""), ("", "\n", ""), ("", "\n\r", "")],
+    "mail.header.BLANK_LINE": [("", "\r\n", ""), ("", "\n", ""), ("", "\n\r", ""), ("", "\r", "")],
     "mail.message._FIRST_WORD": [("", "(", ""), ("", "()", ""), ("(", "a", ""), ("", " ", ""), ("", "(a) ", "")],
     "relay.next_hops.maildir._ENVELOPE": [
         ("X-Spamfilter-Sender: <", ">", ""), ("X-Spamfilter-Sender: <>\nX-Spamfilter-Recipients: <", "a>,\n <", ""),
