@@ -55,14 +55,14 @@ def canary(examined: Examination) -> Iterator[Finding]:
     listening = examined.relay["listening"][0]
     try:
         with closing(SocketClient(examined.settings.socket_path())) as client:
-            yield _probed(client, examined.settings, listening)
+            yield _probed(client, examined.settings, listening, lambda: examined.store.state({}).last)
     except (NoRelay, SpamfilterError, StepFailed) as error:
         yield failed(str(error).replace("\n", " "), "see the relay's log for this step")
 
 
-def _probed(client: SocketClient, settings: Settings, listening: str) -> Finding:
+def _probed(client: SocketClient, settings: Settings, listening: str, last: Callable[[], int]) -> Finding:
     address = _step("issuing an address", lambda: client.ask({"command": "canary"}))["address"]
-    probe = _Probe(client, settings, address)
+    probe = _Probe(client, settings, address, last)
     try:
         finding = probe.run(listening)
     except BaseException as error:  # an interruption, too
@@ -77,12 +77,13 @@ def _probed(client: SocketClient, settings: Settings, listening: str) -> Finding
 
 
 class _Probe:
-    """The probe: a mail to an address that the relay has issued for it."""
+    """The probe: a mail to an address that the relay has issued for it. last: the ledger's last entry now."""
 
-    def __init__(self, client: SocketClient, settings: Settings, address: str) -> None:
+    def __init__(self, client: SocketClient, settings: Settings, address: str, last: Callable[[], int]) -> None:
         self._client = client
         self._settings = settings
         self._address = address
+        self._last = last
 
     def run(self, listening: str) -> Finding:
         id = _step(f"sending the probe to {listening}", lambda: self._send(listening))
@@ -98,9 +99,11 @@ class _Probe:
         # The label that is less likely: a mark that confirms a clear verdict teaches little.
         label = "ham" if before["log_odds"] > 0 else "spam"
         marked = _step(f"marking it as {label}", lambda: self._mark(label))
-        taught = _step("learning: the relay does not follow", lambda: self._judged(id, before["last"] + 1))
+        learnt = self._last()  # others' entries may stand before that of the mark
+        taught = _step("learning: the relay does not follow", lambda: self._judged(id, learnt))
         _step("taking it back", lambda: self._mark(None))
-        after = _step("forgetting: the relay does not follow", lambda: self._judged(id, before["last"] + 2))
+        forgotten = self._last()
+        after = _step("forgetting: the relay does not follow", lambda: self._judged(id, forgotten))
         if after["last"] > before["last"] + 2:
             return None
         scores = " -> ".join(f"{answer['posterior']:.6f}" for answer in (before, taught, after))

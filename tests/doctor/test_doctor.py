@@ -11,6 +11,7 @@ from contextlib import closing
 from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any, cast
 
 import psycopg
 import pytest
@@ -23,6 +24,7 @@ from spamfilter.config.settings import Settings
 from spamfilter.doctor import CHECKS, STATUSES, Diagnosis, Line, examine
 from spamfilter.doctor import dovecot as dovecot_scripts
 from spamfilter.doctor import learning as learning_checks
+from spamfilter.doctor.canary import _Probe
 from spamfilter.doctor.database import counting, database
 from spamfilter.doctor.delivery import free_space, quarantine
 from spamfilter.doctor.dovecot import dovecot
@@ -35,6 +37,7 @@ from spamfilter.learning.mark_lookup import Subject
 from spamfilter.learning.marks import Author, mark
 from spamfilter.relay.canary import Canaries
 from spamfilter.relay.limits.shared_counters import MOST_PROBES
+from spamfilter.service.control_socket.client import SocketClient
 from spamfilter.stores import open_store
 from spamfilter.stores.sql import postgresql
 from spamfilter.system.file_access import ANYBODY, by_mode, may, user_named, user_of
@@ -712,3 +715,29 @@ async def test_a_probe_that_cannot_be_removed_is_not_said_to_be(
         again.start()
         await again.close()
         await gone(running)
+
+
+class _Contended:
+    """A relay whose ledger gets an entry of another user before the probe is forgotten, and which follows step by
+    step."""
+
+    def __init__(self) -> None:
+        self.ledger = [0.0]
+        self.last = 1
+
+    def ask(self, request: dict[str, Any]) -> dict[str, Any]:
+        if request["command"] == "canary_mark":
+            if request["label"]:
+                self.ledger.append(1.0)
+            else:
+                self.ledger += [0.5, -1.0]
+            return {"log_odds": sum(self.ledger)}
+        answer = {"log_odds": sum(self.ledger[: self.last]), "posterior": 0.5, "last": self.last}
+        self.last = min(self.last + 1, len(self.ledger))
+        return answer
+
+
+def test_a_mark_of_another_user_amid_the_probe_is_no_failure(tmp_path: Path) -> None:
+    contended = _Contended()
+    probe = _Probe(cast(SocketClient, contended), settings(tmp_path), "a@b", lambda: len(contended.ledger))
+    assert probe._taught_and_untaught("01") is None
