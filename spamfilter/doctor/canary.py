@@ -5,6 +5,7 @@ is killed, the relay cleans up some minutes later. The ledger keeps the mark and
 for a day.
 """
 
+import random
 import re
 import secrets
 import smtplib
@@ -34,8 +35,11 @@ REQUIRED = (
 WITHIN = 5.0
 """Seconds for each step: the journal is written every half second, the ledger read every quarter."""
 SMTP_SECONDS = 60.0
-TRIES = 3
+TRIES = 5
 """Attempts: while others teach at the same time, scores cannot be compared."""
+APART = 2.0
+"""Seconds by which the longest pause before another try grows. A try takes half a second; without pauses two doctors of
+a fleet that begin in the same second disturb each other at each."""
 WORDS = 12
 """Random words in the probe, which no other mail has."""
 SAME = 1e-9
@@ -88,7 +92,8 @@ class _Probe:
     def run(self, listening: str) -> Finding:
         id = _step(f"sending the probe to {listening}", lambda: self._send(listening))
         _step("finding it in the journal", lambda: self._judged(id, 0))
-        for _ in range(TRIES):
+        for number in range(TRIES):
+            time.sleep(random.uniform(0, number * APART))  # noqa: S311 - no secret
             if finding := self._taught_and_untaught(id):
                 return finding
         return warning("marks of other users changed the score at each try", "try again later")

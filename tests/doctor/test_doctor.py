@@ -6,6 +6,7 @@ import os
 import resource
 import shutil
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import fields
@@ -741,3 +742,16 @@ def test_a_mark_of_another_user_amid_the_probe_is_no_failure(tmp_path: Path) -> 
     contended = _Contended()
     probe = _Probe(cast(SocketClient, contended), settings(tmp_path), "a@b", lambda: len(contended.ledger))
     assert probe._taught_and_untaught("01") is None
+
+
+def test_doctors_at_the_same_time_go_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+    tries = iter([None, None, None, Finding("ok", "")])
+    monkeypatch.setattr(time, "sleep", pauses.append)
+    monkeypatch.setattr(_Probe, "_send", lambda *_: "01")
+    monkeypatch.setattr(_Probe, "_judged", lambda *_: {})
+    monkeypatch.setattr(_Probe, "_taught_and_untaught", lambda *_: next(tries))
+    probe = _Probe(cast(SocketClient, _Contended()), settings(tmp_path), "a@b", lambda: 1)
+    assert probe.run("127.0.0.1:1").status == "ok"
+    assert pauses[0] == 0 < pauses[1]
+    assert len(set(pauses)) == len(pauses) == 4
