@@ -17,4 +17,6 @@ def wilson(events: int, trials: int) -> tuple[float, float]:
     share, square = events / trials, Z * Z / trials
     centre = share + square / 2
     margin = Z * math.sqrt(share * (1 - share) / trials + square / (4 * trials))
-    return max(0.0, (centre - margin) / (1 + square)), min(1.0, (centre + margin) / (1 + square))
+    low = (centre - margin) / (1 + square) if events else 0.0  # which the sums above round to 1e-17, and 1 to .99...
+    high = (centre + margin) / (1 + square) if events < trials else 1.0
+    return low, high

@@ -125,7 +125,7 @@ def _reliability(axes: Any, series: Sequence[Series]) -> None:
         bounds = np.array([wilson(some, of) for some, of in counted])
         colour = _style(number)["color"]
         beside = said + 0.006 * (number - len(series) / 2)  # so that bars do not hide each other
-        around = np.maximum(np.abs(bounds.T - true), 0)
+        around = np.abs(bounds.T - true)
         axes.errorbar(beside, true, yerr=around, fmt="o", markersize=4, label=name, color=colour, elinewidth=0.9)
     axes.set(
         xlabel="probability of spam, as said",

@@ -24,14 +24,19 @@ def test_the_wilson_interval_of_known_cases(events: int, trials: int, low: float
     assert wilson(events, trials) == pytest.approx((low, high), abs=6e-5)
 
 
+@pytest.mark.parametrize("trials", [1, 4, 10, 14, 1000, 10**6])
+def test_none_and_all_are_bounds_themselves(trials: int) -> None:
+    assert wilson(0, trials)[0] == 0
+    assert wilson(trials, trials)[1] == 1
+
+
 @some(200)
 @given(st.integers(1, 10**7), st.data())
-def test_the_bounds_of_wilson_solve_its_equation(trials: int, data: st.DataObject) -> None:
+def test_the_bounds_of_wilson_solve_its_equation_and_enclose_the_share(trials: int, data: st.DataObject) -> None:
     events = data.draw(st.integers(0, trials))
     low, high = wilson(events, trials)
     share = events / trials
-    assert 0 <= low <= share + 1e-12
-    assert share - 1e-12 <= high <= 1
+    assert 0 <= low <= share <= high <= 1
     for bound in (low, high):
         if not 1e-12 < bound < 1 - 1e-12:
             assert events in (0, trials)
