@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from spamfilter.commands.command import PATH, as_json_option
+from spamfilter.commands.command import PATH, as_json_option, check_target
 from spamfilter.errors import InputError
 from spamfilter.system.escaping import printable
 from spamfilter.tables.arguments import Arguments
@@ -77,13 +77,18 @@ def classify(table: Path | None, **options: Any) -> None:
     }  # fmt: skip
     if len(said := [task for task, chosen in tasks.items() if chosen]) > 1:
         raise InputError(f"{' and '.join(said)}: choose one")
+    if asked.plot is not None:
+        if asked.new is None and not asked.curve:
+            raise InputError("--plot draws --predict or --learning-curve")
+        from spamfilter.evaluation import plots
+
+        check_target(asked.plot)
+        plots.check(asked.plot)
     counting = asked.counting()
     known = asked.known()
     names = asked.likelihoods or ("multinomial",)
     makers = {name: None if name == ONE_RULE else asked.maker(counting, name) for name in names}
     rule_kinds = kinds_for_rule(asked.maker(counting, "multinomial").chosen(known), known)
-    if asked.plot is not None and asked.new is None and not asked.curve:
-        raise InputError("--plot draws --predict or --learning-curve")
     if asked.shown:
         _show(_the_one(makers), known, asked.shown, asked.as_json)
     elif asked.new is not None:

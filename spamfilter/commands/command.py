@@ -216,6 +216,14 @@ def settings_of(file: Path | None) -> "Settings":
     return settings
 
 
+def check_target(file: Path) -> None:
+    """Raise InputError, before hours of work, if a file that is to be written is a folder, or its folder is missing."""
+    if file.is_dir():
+        raise InputError(f"{file}: is a folder; name a file")
+    if not file.parent.is_dir():
+        raise InputError(f"{file}: there is no folder {file.parent}")
+
+
 def tell_problems(problems: Sequence[str], leave: bool = True) -> None:
     """Name what was passed over on standard error; with `leave`, exit with 2 if there is anything."""
     for problem in problems[:PROBLEMS_NAMED]:

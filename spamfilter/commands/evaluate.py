@@ -8,7 +8,7 @@ from typing import Any, get_args
 import click
 from click.core import ParameterSource
 
-from spamfilter.commands.command import PATH, as_json_option, opened_store, settings_of, tell_problems
+from spamfilter.commands.command import PATH, as_json_option, check_target, opened_store, settings_of, tell_problems
 from spamfilter.errors import InputError
 from spamfilter.evaluation import plots, runs
 from spamfilter.evaluation.protocols import PROTOCOLS, Feedback, Split, Trial, steps
@@ -118,8 +118,7 @@ def evaluate(
     if scores and (len(names) > 1 or protocol == "learning-curve"):
         raise click.UsageError("--scores holds one run: one --likelihood, and no learning-curve")
     for target in filter(None, (scores, plot)):
-        if not target.parent.is_dir():
-            raise InputError(f"{target}: there is no folder {target.parent}")
+        check_target(target)
     if plot:
         plots.check(plot)
     settings = settings_of(file)

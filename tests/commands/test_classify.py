@@ -138,6 +138,11 @@ def test_a_learning_curve_is_drawn(tmp_path: Path, plot: str) -> None:
             "--predict: no column 'outlook', which was learnt; the columns are great", id="other-columns",
         ),
         pytest.param((*MAILS, "--learning-curve", "--plot", "a.gif"), "a plot ends in .svg or .png", id="plot"),
+        pytest.param(
+            ("none.csv", "--learning-curve", "--plot", "a.gif"), "a plot ends in .svg or .png", id="plot-first"
+        ),
+        pytest.param(("none.csv", "--learning-curve", "--plot", "none/a.svg"), "no folder none", id="plot-place"),
+        pytest.param(("none.csv", "--learning-curve", "--plot", str(DOCS)), "is a folder", id="plot-folder"),
         pytest.param(("--class", "a=none.txt", "--class", "b=none.txt"), "none.txt: No such file", id="class"),
     ],
 )  # fmt: skip

@@ -427,6 +427,7 @@ def test_a_table_is_no_mail(shell: Shell) -> None:
         pytest.param(("index", "--plot", "x.pdf"), "x.pdf: a plot ends in .svg or .png", id="plot-format"),
         pytest.param(("index", "--plot", "none/x.svg"), "none/x.svg: there is no folder none", id="plot-place"),
         pytest.param(("index", "--scores", "none/x"), "none/x: there is no folder none", id="scores-place"),
+        pytest.param(("index", "--scores", "/tmp"), "/tmp: is a folder; name a file", id="scores-folder"),
         pytest.param(("--live",), "spamfilter.db: no database yet", id="nothing-learnt"),
     ],
 )
