@@ -13,9 +13,8 @@ from spamfilter.commands.command import PATH, as_json_option, check_target
 from spamfilter.errors import InputError
 from spamfilter.system.escaping import printable
 from spamfilter.tables.arguments import Arguments
-from spamfilter.tables.choosing import best_kinds
 from spamfilter.tables.classifier import Prediction, TableClassifier
-from spamfilter.tables.columns import BEST, COUNT, KINDS, OF_TEXT, check
+from spamfilter.tables.columns import COUNT, KINDS, OF_TEXT, check
 from spamfilter.tables.one_rule import kinds_for_rule, one_rule
 from spamfilter.tables.reading import FORMATS, TEXT, Row, Table, read
 from spamfilter.tables.trials import TableOutcome, cross_validated, judged, learning_curve
@@ -116,7 +115,7 @@ def _compare(
         }
         draw_lines(asked.plot, lines, "rows trained on", "accuracy, %")
     first = next(filter(None, makers.values()), None)
-    best = _best_kinds(first, known)
+    best = first.best(known, first.chosen(known)) if first else {}
     if asked.as_json:
         found: dict[str, Any] = {name: [one.as_json() for one in mine] for name, mine in outcomes.items()}
         if ONE_RULE in makers:
@@ -145,13 +144,6 @@ def _guesses(maker: TableClassifier | None, known: Table) -> dict[str, str]:
         return {}
     guesses = TableClassifier().chosen(known).items()
     return {column: kind for column, kind in guesses if not (kind == COUNT or column == TEXT or maker.names(column))}
-
-
-def _best_kinds(maker: TableClassifier | None, known: Table) -> dict[str, str]:
-    """The kinds that the data has chosen, where it was to choose."""
-    if maker is None or BEST not in (to_choose := maker.chosen(known)).values():
-        return {}
-    return best_kinds((column for column, kind in to_choose.items() if kind == BEST), known, maker.options)
 
 
 def _by_kind(kinds: Mapping[str, str]) -> str:

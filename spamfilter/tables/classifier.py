@@ -54,8 +54,7 @@ class TableClassifier:
                 f"--prior names {', '.join(self.priors)}; the classes learnt from are {', '.join(self.learnt)}"
             )
         kinds = self.chosen(table) if chosen is None else chosen
-        to_choose = [column for column, kind in kinds.items() if kind == BEST]
-        self.used = {**kinds} | best_kinds(to_choose, table, self.options)
+        self.used = {**kinds} | self.best(table, kinds)
         check(self.used, table)
         self.parts = parts(self.used, table, self.options)
         if not self.parts:
@@ -108,6 +107,10 @@ class TableClassifier:
                 raise InputError(f"--column {pattern!r}: no such column; there are {', '.join(table.columns)}")
         kinds = {column: self.names(column) or guessed(table, column) for column in table.columns}
         return {column: kind for column, kind in kinds.items() if kind != IGNORE}
+
+    def best(self, table: Table, kinds: Mapping[str, str]) -> dict[str, str]:
+        """Column -> the kind that this data chooses, for the columns that are to be chosen by it."""
+        return best_kinds([column for column, kind in kinds.items() if kind == BEST], table, self.options)
 
     def names(self, column: str) -> str | None:
         """The kind that was said for a column."""
