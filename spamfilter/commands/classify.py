@@ -106,6 +106,7 @@ def _compare(
     }
     if len(titled) < len(makers):
         raise InputError("likelihoods are of texts and counts, and no column is any; give one a kind with --column")
+    rule = one_rule(known, rule_kinds) if ONE_RULE in makers else None
     outcomes = {name: list(_outcomes(asked, maker, rule_kinds, known)) for name, maker in titled.items()}
     if asked.plot is not None:
         from spamfilter.evaluation.plots import draw_lines
@@ -118,8 +119,8 @@ def _compare(
     best = first.best(known, first.chosen(known)) if first else {}
     if asked.as_json:
         found: dict[str, Any] = {name: [one.as_json() for one in mine] for name, mine in outcomes.items()}
-        if ONE_RULE in makers:
-            found["rule"] = one_rule(known, rule_kinds).lines()
+        if rule:
+            found["rule"] = rule.lines()
         if best:
             found["best"] = best
         click.echo(json.dumps(found))
@@ -128,9 +129,8 @@ def _compare(
         click.echo(f"guessed: {_by_kind(guesses)}")
     if best:
         click.echo(f"best, by all rows: {_by_kind(best)}")
-    for name, maker in titled.items():
-        if maker is None:
-            rule = one_rule(known, rule_kinds)
+    for name in titled:
+        if rule and name == ONE_RULE:
             click.echo(f"1R of all rows, {rule.errors} of {rule.rows} wrong:")
             for line in rule.lines():
                 click.echo(f"  {printable(line, 100)}")
