@@ -15,7 +15,7 @@ from itertools import islice
 
 from spamfilter.errors import InputError
 from spamfilter.mail.folded_addresses import folded
-from spamfilter.mail.header import BLANK_LINE, Field
+from spamfilter.mail.header import Field, blank_line
 from spamfilter.mail.message import parse
 from spamfilter.mail.tagging import header_id
 from spamfilter.mail.text import decode_base64
@@ -119,10 +119,7 @@ class _Walk:
 
     def _header(self, start: int, end: int) -> tuple[bytes, int]:
         """The first MAX_HEAD bytes of a part's header, and the offset of its body."""
-        for line_end in (b"\r\n", b"\n"):
-            if self._mail.startswith(line_end, start, end):
-                return b"", start + len(line_end)
-        blank = BLANK_LINE.search(self._mail, start, end)
+        blank = blank_line(self._mail, start, end)
         stop = blank.start() if blank else end
         return self._mail[start : min(stop, start + MAX_HEAD)], blank.end() if blank else end
 

@@ -3,6 +3,7 @@
 import binascii
 import functools
 import re
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count, groupby
@@ -29,8 +30,8 @@ MAX_HEAD = 2_500
 Field = tuple[bytes, bytes]
 """A header field: name in lower case, value unfolded, decoded, in UTF-8."""
 
-BLANK_LINE = re.compile(rb"(?:\A|\n)\r?\n")
-"""What ends the header of a mail from the wire or from disk, also where line ends are mixed."""
+_LINE_END = re.compile(rb"\r?\n")
+_BLANK_LINE = re.compile(rb"\n\r?\n")
 _ENCODED_WORD = re.compile(rb"=\?([^?\s]{1,40})\?([bBqQ])\?([^?]*)\?=")
 _ENCODED_WORDS = re.compile(rb"(?:=\?[^?\s]{1,40}\?[bBqQ]\?[^?]*\?=)+")
 _BETWEEN_ENCODED_WORDS = re.compile(rb"(?<=\?=)[ \t]+(?==\?)")
@@ -67,6 +68,14 @@ class Room:
     lines: int = MAX_LINES
     fields: int = MAX_FIELDS
     size: int = MAX_FIELD_BYTES
+
+
+def blank_line(mail: bytes, start: int = 0, end: int = sys.maxsize) -> re.Match[bytes] | None:
+    """What ends the header that begins at `start`, also where line ends are mixed; None if nothing does before `end`.
+
+    By two patterns, the second of which begins with a constant: with a choice there, `re` takes twenty times as long.
+    """
+    return _LINE_END.match(mail, start, end) or _BLANK_LINE.search(mail, start, end)
 
 
 def split_header(block: bytes, room: Room, defects: list[str]) -> tuple[list[Field], list[bytes], list[Field], bytes]:

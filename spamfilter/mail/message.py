@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import accumulate, chain
 
 from spamfilter.mail.charsets import to_utf8, undeclared_to_utf8
-from spamfilter.mail.header import BLANK_LINE, MAX_VALUE, Field, Room, head_of, split_header
+from spamfilter.mail.header import MAX_VALUE, Field, Room, blank_line, head_of, split_header
 from spamfilter.mail.letters import plain_letters
 from spamfilter.mail.text import GAP, at_ends, cut, decoded, ends, hidden_apart, without_styles, without_tags
 
@@ -158,7 +158,7 @@ def parse(data: bytes) -> Message:
 
 def _read_of(data: bytes) -> bytes:
     """What is read of a mail, with LF as line ends: it ends at the same place of the text whatever the header gains."""
-    blank = BLANK_LINE.search(data, 0, LONGEST_HEADER)
+    blank = blank_line(data, 0, LONGEST_HEADER)
     start = blank.end() if blank else 0
     # Cut when all line ends are LF, so that a mail reads the same from the wire and from disk.
     body = bytes(data[start : start + 2 * SCANNED]).replace(b"\r\n", b"\n")[:SCANNED]

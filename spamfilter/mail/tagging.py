@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator
 from email.header import Header
 from itertools import takewhile
 
-from spamfilter.mail.header import BLANK_LINE
+from spamfilter.mail.header import blank_line
 from spamfilter.system.ids import id_of
 
 # Also with characters between name and colon that some mail programs tolerate. No two neighbouring parts can match the
@@ -145,5 +145,5 @@ def header_id(mail: bytes) -> str:
 
 
 def _head(mail: bytes) -> bytes:
-    blank = BLANK_LINE.search(mail)
+    blank = blank_line(mail)
     return mail[: blank.end()] if blank else mail

@@ -118,7 +118,8 @@ REGEXES: dict[str, list[Worst]] = {
         ("", "charset=", ""), ("", 'charset="', ""), ("charset=", "a", ""), ("", '"', ""),
         ('"', "a", ""), ("", ";", ""),
     ],
-    "mail.header.BLANK_LINE": [("", "\r\n", ""), ("", "\n", ""), ("", "\n\r", ""), ("", "\r", "")],
+    "mail.header._BLANK_LINE": [("", "\r\n", ""), ("", "\n", ""), ("", "\n\r", ""), ("", "\r", "")],
+    "mail.header._LINE_END": [("", "\r\n", ""), ("", "\r", "")],
     "mail.message._FIRST_WORD": [("", "(", ""), ("", "()", ""), ("(", "a", ""), ("", " ", ""), ("", "(a) ", "")],
     "relay.next_hops.maildir._ENVELOPE": [
         ("X-Spamfilter-Sender: <", ">", ""), ("X-Spamfilter-Sender: <>\nX-Spamfilter-Recipients: <", "a>,\n <", ""),
