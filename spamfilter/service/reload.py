@@ -55,7 +55,8 @@ def tell_reloaded(waiting: Sequence[str]) -> None:
 
 def apply(settings: Settings, relay: Relay, socket: FeedbackSocket) -> None:
     """Give the keys of `config.settings.LIVE` to the parts of a running relay."""
-    relay.tls = renewed(settings, relay.tls, relay.next_hop)
+    apply_to_process(settings)
+    relay.tls = renewed_tls(settings, relay.tls, relay.next_hop)
     relay.judge.policy, relay.judge.policies = settings.policy(), settings.policies()
     relay.trusted = settings.relay.networks()
     relay.domains = frozenset(settings.relay.domains)
@@ -67,15 +68,18 @@ def apply(settings: Settings, relay: Relay, socket: FeedbackSocket) -> None:
     socket.limits = settings.limits
 
 
-def renewed(settings: Settings, used: ssl.SSLContext | None, next_hop: NextHop) -> ssl.SSLContext | None:
-    """Take over what a process passes on to those that it starts: descriptors, the log's level, files of TLS, whose
-    names may be the same. Returns the TLS context of clients for later connections.
+def apply_to_process(settings: Settings) -> None:
+    """Take over what is of the whole process, and of those that it starts later: descriptors and the log's level."""
+    raise_descriptor_limit(settings.limits)
+    logging.getLogger().setLevel(settings.log.level.upper())
+
+
+def renewed_tls(settings: Settings, used: ssl.SSLContext | None, next_hop: NextHop) -> ssl.SSLContext | None:
+    """Read the files of TLS again, whose names may be the same, for later connections; returns the context of clients.
 
     It is a new one each time: OpenSSL would keep the former certificate, too, if the new key is of another kind.
     What a wrong file is for stays as it is, with a line of log.
     """
-    raise_descriptor_limit(settings.limits)
-    logging.getLogger().setLevel(settings.log.level.upper())
     try:
         next_hop.tls = next_hop_tls(settings)
     except (OSError, ValueError) as error:

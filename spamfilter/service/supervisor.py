@@ -25,7 +25,7 @@ from spamfilter.config.settings import Settings
 from spamfilter.relay.limits.shared_counters import Shared
 from spamfilter.relay.metrics import Metrics
 from spamfilter.relay.next_hops import NextHop
-from spamfilter.service.reload import renewed, reread
+from spamfilter.service.reload import apply_to_process, renewed_tls, reread
 from spamfilter.system.logs import SELDOM
 from spamfilter.system.process import notify
 
@@ -242,7 +242,8 @@ class Supervisor:
         with reread(self._file) as new:
             if new is not None:
                 self.settings, _ = self.settings.reloaded(new)
-                self.tls = renewed(self.settings, self.tls, self._next_hop)
+                apply_to_process(self.settings)
+                self.tls = renewed_tls(self.settings, self.tls, self._next_hop)
                 self._tell({pid: number for pid, number in self._running.items() if number != KEEPER})
                 self._tell({pid: number for pid, number in self._running.items() if number == KEEPER})
 

@@ -107,9 +107,9 @@ def act(visit: Visit, address: str) -> Response:
     if not mails:
         return _back(visit, ticked=len(ids))
     results = Counter(_carried_out(visit, address, found, do) for found in in_time(mails, marking.AT_MOST))
-    gone = results["gone"] + len({*ids}) - len(mails)  # another tab may have been faster before this one asked
+    gone = results["gone"] + len(ids) - len(mails)  # another tab may have been faster before this one asked
     told = {DONE[do]: results["done"] + results["untaught"], "gone": gone, "refused": results["refused"]}
-    rest = len({*ids}) - sum(told.values())
+    rest = len(ids) - sum(told.values())
     return _back(visit, **told, untaught=results["untaught"], failed=rest)
 
 

@@ -153,9 +153,9 @@ def _quarantine(site: Site) -> Iterator[Quarantine]:
 
 
 def ticked(form: Mapping[str, str]) -> list[str]:
-    """The ids of the mails that were ticked in a list."""
+    """The ids of the mails that were ticked in a list, each once."""
     ids = (id_of(name.removeprefix(TICK)) for name in form if name.startswith(TICK))
-    return [id for id in ids if id]
+    return [*dict.fromkeys(filter(None, ids))]
 
 
 def taught(site: Site, by: str, since: datetime) -> Sequence[Taught]:
