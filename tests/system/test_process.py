@@ -41,6 +41,15 @@ def test_numpy_starts_no_threads() -> None:
     assert done.stdout == "1\n"
 
 
+@pytest.fixture
+def hangup() -> Iterator[None]:
+    """SIGHUP ends a process, also where nohup has it ignored for the tests."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.usefixtures("hangup")
 @pytest.mark.parametrize("further", ENDING)
 @pytest.mark.parametrize(
     ("first", "raised"),
@@ -59,11 +68,8 @@ def test_a_further_signal_does_not_disturb_what_the_first_one_undoes(
             signal.raise_signal(further)
             undone.append(further)
 
-    ignored = signal.getsignal(signal.SIGHUP)
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup ignores it for the tests
     before = [*map(signal.getsignal, ENDING)]
     with pytest.raises(raised), ended_tidily(), undoing():
         signal.raise_signal(first)
     assert undone == [further]
     assert [*map(signal.getsignal, ENDING)] == before
-    signal.signal(signal.SIGHUP, ignored)
