@@ -145,5 +145,5 @@ def header_id(mail: bytes) -> str:
 
 
 def _head(mail: bytes) -> bytes:
-    blank = blank_line(mail)
+    blank = blank_line(mail, 0, len(mail))
     return mail[: blank.end()] if blank else mail
