@@ -279,7 +279,9 @@ def _forget_all(file: Path | None, by: str, since: str | None, source: str | Non
         taught = taught_by(store, by, begin, source)
         counterparts = learnt_with(store, taught, begin)
         if not as_json:
-            click.echo(_taught_text(by, taught, counterparts))
+            limits = "" if source is None else f", of the source {source}"
+            limits += "" if begin is None else f", since {moment_text(begin)}"
+            click.echo(_taught_text(by, taught, counterparts, limits))
         if yes and taught:
             try:
                 filter = Filter(store, settings.voices(), whole=needs_all(taught))
@@ -299,11 +301,14 @@ def _forget_all(file: Path | None, by: str, since: str | None, source: str | Non
         click.echo("nothing is undone yet; add --yes to undo it")
 
 
-def _taught_text(by: str, taught: "Sequence[Taught]", counterparts: "Counter[datetime]") -> str:
-    """The marks of an author: period, numbers by source and label, and how many counterparts, by moment, are theirs."""
+def _taught_text(by: str, taught: "Sequence[Taught]", counterparts: "Counter[datetime]", limits: str) -> str:
+    """The marks of an author: period, numbers by source and label, and how many counterparts, by moment, are theirs.
+
+    limits: which of them were asked for, in words; '': all.
+    """
     name = harmless(by) or "nobody"
     if not taught:
-        return f"{name} has no marks that count"
+        return f"{name} has no marks that count{limits}"
     entries = [each.entry for each in taught]
     first, last = min(entry.at for entry in entries), max(entry.at for entry in entries)
     marks = "1 mark that counts" if len(entries) == 1 else f"{len(entries)} marks that count"
