@@ -13,7 +13,7 @@ from spamfilter.bayes.likelihoods.soft import Soft
 from spamfilter.bayes.verdict import Policy
 from spamfilter.bayes.voices import Voice
 from spamfilter.config.sections import Feedback
-from spamfilter.learning import counterparts
+from spamfilter.learning import counterparts, marks
 from spamfilter.learning.filter import Filter
 from spamfilter.learning.mark_lookup import Subject
 from spamfilter.learning.marks import Author, mark
@@ -195,6 +195,21 @@ def test_one_domain_has_two_a_day(filter: Filter) -> None:
     for number in range(4):
         assert marked(filter, reading(f"seen{number}", "viagra", f"pills{number}"))
     assert len(learnt(filter)) == 2
+
+
+def test_those_of_a_clock_that_was_ahead_are_not_of_today(filter: Filter, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Ahead(datetime):
+        @classmethod
+        def now(cls, tz: object = None) -> datetime:  # type: ignore[override]  # always UTC here
+            return datetime.now(UTC) + timedelta(days=400)
+
+    came_ham(filter, sender="news@lists.example")
+    with monkeypatch.context() as clock:
+        clock.setattr(marks, "datetime", Ahead)
+        assert marked(filter, reading("ahead", "viagra"))
+    before = len(learnt(filter))
+    assert marked(filter, reading("today", "viagra", "pills"))
+    assert (before, len(learnt(filter))) == (2, 4)
 
 
 def test_a_sender_of_much_mail_leaves_room_for_others(filter: Filter) -> None:
