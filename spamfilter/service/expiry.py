@@ -6,7 +6,8 @@ where the clock is behind it, by the clock. While the disk is full, the relay ke
 steps: what expires makes room. Nothing expires within GRACE_SECONDS of a start. A mail in quarantine is deleted at the
 second of two looks that both find it too old, EXPIRE_EVERY apart, and never more than a tenth of the quarantine at
 once. A mail that is new since the last look, but whose name is older than that, came while the clock was behind, and is
-dated anew once the clock is right; but not where the folder was away meanwhile.
+dated anew once the clock is right; but not where the folder was away meanwhile. So are mails and entries of the journal
+that are dated more than LEAP after a clock that is right: they came while it was ahead, and would stay for years.
 """
 
 import logging
@@ -42,6 +43,7 @@ CANARY_KEPT = timedelta(days=1)
 EARLIEST = datetime(2026, 1, 1, tzinfo=UTC)
 """No relay has run before: a clock that says less was not set yet, as after a boot without a battery. If what it says
 were noted as the latest time at the very first start, nothing would expire for years."""
+FIRST, LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 SEEN = "latest_time"
 """The name of the database's setting with the latest time seen."""
 
@@ -126,18 +128,29 @@ class Expiry:
     def _mails(self, now: datetime) -> None:
         days = self._settings().verdict.quarantine_days
         before = now - timedelta(days=days)
-        if self._seen is not None and self._seen - now < LEAP and now >= EARLIEST:  # else the clock is behind now
-            wrong = self._seen - STEP - LEAP
+        if (seen := self._seen_if_not_behind(now)) is not None:
+            wrong = seen - STEP - LEAP
             folder = _identity(self._quarantine.path / "new")
             known = self._known if folder == self._folder else None  # not where it was not mounted, or moved away
-            if known is not None and (number := self._quarantine.date_anew(wrong, now, known)):
+            if known is not None and (number := self._quarantine.date_anew(FIRST, wrong, now, known)):
                 log.warning("quarantine: %d mails came while the clock was behind; they count as new", number)
+            clock = datetime.now(UTC)
+            if number := self._quarantine.date_anew(clock + LEAP, LAST, clock):
+                log.warning("quarantine: %d mails came while the clock was ahead; they count as new", number)
             self._known, self._folder = self._quarantine.names(), folder
         noted, self._noted = self._noted, frozenset(path.name for path in self._quarantine.older(before))
         if noted is not None and (number := self._quarantine.expire(before, now, noted)):
             log.info("quarantine: %d expired mails deleted", number)
 
+    def _seen_if_not_behind(self, now: datetime) -> datetime | None:
+        """The latest time seen, if the clock is set and less than LEAP behind it."""
+        return self._seen if self._seen is not None and self._seen - now < LEAP and now >= EARLIEST else None
+
     def _entries(self, now: datetime) -> None:
+        clock = datetime.now(UTC)
+        right = self._seen_if_not_behind(now) is not None
+        if right and (number := self._store.date_journal_anew(clock + LEAP, clock)):
+            log.warning("journal: %d entries were made while the clock was ahead; they count as new", number)
         feedback, report = self._settings().feedback, self._settings().report
         # Whole days, so that the summary of a day is made from all of its entries.
         entries_before = datetime.combine((now - timedelta(days=report.journal_days)).date(), datetime.min.time(), UTC)

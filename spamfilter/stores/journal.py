@@ -199,6 +199,10 @@ class Journal(ABC):
         """Delete the entry with this id, if the journal has it."""
 
     @abstractmethod
+    def date_journal_anew(self, after: datetime, now: datetime) -> int:
+        """Give entries from after this moment the time `now`; returns how many."""
+
+    @abstractmethod
     def expire(self, tokens_before: datetime, entries_before: datetime, tokens_bytes: int = 2**62) -> tuple[int, int]:
         """Delete tokens and entries of the journal from before these times; returns how many of each.
 

@@ -16,7 +16,7 @@ from spamfilter.relay.next_hops import Maildir
 from spamfilter.relay.quarantine.quarantine import MOST_EXPIRED, Quarantine
 from spamfilter.service import expiry
 from spamfilter.service.expiry import STEP, Expiry, begin, known_time, latest_time
-from spamfilter.stores import JournalEntry, Rule, Store, open_store
+from spamfilter.stores import JournalEntry, Rule, Store, Wanted, open_store
 from tests.support.made import NOON, VOICE, journal_entry, reading
 from tests.support.memory_store import MemoryStore
 
@@ -269,6 +269,43 @@ def test_only_mail_that_is_new_is_dated_anew_once_the_clock_is_right(tmp_path: P
         looking.look()
     assert {mail.at.date() for mail in Quarantine(tmp_path).mails()} == {(NOON - 20 * DAY).date(), NOON.date()}
     assert left(tmp_path) == 3
+
+
+def test_what_came_while_the_clock_was_ahead_counts_as_new_once_the_clock_is_right(
+    tmp_path: Path, clock: type[Clock], caplog: pytest.LogCaptureFixture
+) -> None:
+    store = MemoryStore()
+    store.put_setting(expiry.SEEN, NOON.isoformat())
+    kept(tmp_path, 1, timedelta(hours=2))
+    kept(tmp_path, 2, -400 * DAY)
+    store.write_journal([entry("before", timedelta(hours=2)), entry("ahead", -400 * DAY)])
+    looking = looks(tmp_path, store)
+    clock.at = NOON + 400 * DAY
+    looking.look()
+    assert sum(mail.at > NOON + 300 * DAY for mail in Quarantine(tmp_path).mails()) == 2
+    clock.at = right = NOON + timedelta(hours=1)
+    looking.look()
+    assert sorted(mail.at for mail in Quarantine(tmp_path).mails()) == [NOON - timedelta(hours=2), right, right]
+    assert {found.id: found.at for found in store.search(Wanted(), 9)} == {
+        "before": NOON - timedelta(hours=2),
+        "ahead": right,
+    }
+    said = [record.getMessage() for record in caplog.records][-2:]
+    assert said == [
+        "quarantine: 2 mails came while the clock was ahead; they count as new",
+        "journal: 1 entries were made while the clock was ahead; they count as new",
+    ]
+
+
+def test_what_is_later_than_a_clock_that_is_behind_keeps_its_date(tmp_path: Path, clock: type[Clock]) -> None:
+    store = MemoryStore()
+    store.put_setting(expiry.SEEN, NOON.isoformat())
+    kept(tmp_path, 1, timedelta(0))
+    store.write_journal([entry("now", timedelta(0))])
+    clock.at = NOON - 3 * DAY
+    looks(tmp_path, store).look()
+    assert [mail.at for mail in Quarantine(tmp_path).mails()] == [NOON]
+    assert [found.at for found in store.search(Wanted(), 9)] == [NOON]
 
 
 def test_mail_of_a_quarantine_that_was_away_keeps_its_date(tmp_path: Path, clock: type[Clock]) -> None:

@@ -40,6 +40,15 @@ def test_a_period_of_the_journal_begins_with_its_first_moment_and_ends_before_it
     assert [entry.tokens for entry in found] == [None, None]
 
 
+def test_entries_from_after_a_moment_get_another_date(store: Store) -> None:
+    later = {"0at": 0, "0after": 1, "0long-after": 4000}
+    store.write_journal([journal_entry(id=id, at=NOON + timedelta(days=days)) for id, days in later.items()])
+    assert store.date_journal_anew(NOON, NOON - timedelta(days=1)) == 2
+    assert store.date_journal_anew(NOON, NOON - timedelta(days=1)) == 0
+    assert [entry.id for entry in store.journal(NOON - timedelta(days=1), NOON)] == ["0after", "0long-after"]
+    assert [entry.id for entry in store.journal(NOON, NOON + timedelta(days=5000))] == ["0at"]
+
+
 def test_what_is_too_old_goes_first_the_tokens_then_the_entry(store: Store) -> None:
     ages = {"new": 1, "middle": 20, "old": 40, "oldest": 50}
     store.write_journal([journal_entry(id=id, at=NOON - timedelta(days=days)) for id, days in ages.items()])

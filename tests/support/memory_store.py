@@ -296,6 +296,11 @@ class MemoryStore(MemorySenderLists, Store):
     def remove_journal(self, id: str) -> None:
         self._journal.pop(id, None)
 
+    def date_journal_anew(self, after: datetime, now: datetime) -> int:
+        later = [entry for entry in self._journal.values() if entry.at > after]
+        self._journal |= {entry.id: replace(entry, at=now) for entry in later}
+        return len(later)
+
     def expire(self, tokens_before: datetime, entries_before: datetime, tokens_bytes: int = 2**62) -> tuple[int, int]:
         gone = [id for id, entry in self._journal.items() if entry.at < entries_before]
         for id in gone:

@@ -182,8 +182,8 @@ class Quarantine:
         """The names of all files, without their flags."""
         return frozenset(map(unflagged, self._files()))
 
-    def date_anew(self, before: datetime, now: datetime, known: Collection[str]) -> int:
-        """Give mails this time, as if they came now, whose names are from before a moment and not among those known.
+    def date_anew(self, since: datetime, until: datetime, now: datetime, known: Collection[str] = ()) -> int:
+        """Give mails this time, as if they came now, whose names are from this period and not among those known.
 
         Returns their number. Raises StoreBusy during a release.
         """
@@ -192,7 +192,7 @@ class Quarantine:
         number = 0
         with self._locked():
             for path in [*self._files()]:
-                if came(path) < before and unflagged(path) not in known and is_ours(path):
+                if since <= came(path) < until and unflagged(path) not in known and is_ours(path):
                     with suppress(OSError):  # of this file alone, as with chattr +i, or where a mail program moved it
                         move(path, dated(path, now))
                         number += 1

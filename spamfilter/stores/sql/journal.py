@@ -83,6 +83,12 @@ class SqlJournal(Database):
         with self.writing() as connection:
             connection.execute(delete(journal).where(journal.c.id == id))
 
+    def date_journal_anew(self, after: datetime, now: datetime) -> int:
+        later = journal.c.at > after
+        with self.reading() as connection:
+            ids = [*connection.scalars(select(journal.c.id).where(later))]
+        return self._in_batches(update(journal).where(later).values(at=now), ids)
+
     def expire(self, tokens_before: datetime, entries_before: datetime, tokens_bytes: int = 2**62) -> tuple[int, int]:
         packed = journal.c.tokens.is_not(None)
         old = select(journal.c.id).where(journal.c.at < tokens_before, journal.c.at >= entries_before, packed)
