@@ -66,7 +66,9 @@ class Transaction:
         not the peer's. The name of a client has blanks and no '@', unlike an address or a login name.
         """
         if self.proven:
-            return printable(_owner((self.login or self.sender).decode("utf-8", "backslashreplace")), MAX_NAME)
+            owner = _owner((self.login or self.sender).decode("utf-8", "backslashreplace"))
+            # As IMAP has it, so letters of any script stay; what a terminal would obey, and nobody sees, does not.
+            return "".join(sign if sign.isprintable() else printable(sign) for sign in owner)[:MAX_NAME]
         address = self.peer if self.authenticated else self.client
         # A zone may be any text; on the loopback, every local user can choose among millions of addresses.
         client = ipaddress.ip_address(address.partition("%")[0])

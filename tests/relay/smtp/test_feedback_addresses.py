@@ -180,10 +180,19 @@ async def test_marks_of_an_authenticated_sender_are_not_for_who_writes_their_add
         assert learnt(running) == [("ham", "address", ANNA)]
 
 
-async def test_a_sender_of_other_letters_is_an_author_in_printable_ones(tmp_path: Path) -> None:
+async def test_a_sender_of_other_letters_is_the_author_that_it_is_by_imap(tmp_path: Path) -> None:
     async with both(tmp_path, proven=True) as (_, running):
         await (await running.connect()).send(forward(ONE), "Grün@example.org", SPAM)
-        assert learnt(running) == [("spam", "address", "gr\\xfcn@example.org")]
+        await running.relay.mark_queue.mark_mail(ONE, "one", "ham", Author("grün@example.org", "imap"))
+        assert learnt(running) == [("ham", "imap", "grün@example.org")]
+        await (await running.connect()).send(forward(ONE), "grün@Example.org", SPAM)
+        assert learnt(running) == [("spam", "address", "grün@example.org")]
+
+
+async def test_a_sender_of_letters_that_nobody_sees_is_an_author_in_printable_ones(tmp_path: Path) -> None:
+    async with both(tmp_path, proven=True) as (_, running):
+        await (await running.connect()).send(forward(ONE), "\u202eann@example.org", SPAM)
+        assert learnt(running) == [("spam", "address", "\\u202eann@example.org")]
 
 
 @pytest.mark.parametrize("written", ["SPAM@EXAMPLE.ORG", '"spam"@example.org', "@relay.example:spam@example.org"])
