@@ -82,5 +82,5 @@ def _owner(sender: str) -> str:
     """
     if "@" not in sender:
         return folded(sender)
-    local, _, domain = mailbox_of(sender).replace("\\", "").removesuffix(".").rpartition("@")
+    local, _, domain = mailbox_of(sender).replace("\\", "").rpartition("@")
     return f"{local.partition('+')[0] or local}@{domain}"

@@ -48,16 +48,20 @@ def path_of(argument: str, keyword: str) -> str | None:
 
 
 def mailbox_of(path: str) -> str:
-    """The address of a path as `folded`, without source route, quotes and escapes.
+    """The address of a path as `folded`, without source route, quotes, escapes and a dot at its end: Postfix delivers
+    to the same mailbox with and without them.
 
-    >>> mailbox_of('@relay.example:"S\\\\pam"@Example.org'), mailbox_of("postmaster")
-    ('spam@example.org', 'postmaster')
+    >>> mailbox_of('@relay.example:"S\\\\pam"@Example.org'), mailbox_of("s\\\\pam@example.org.")
+    ('spam@example.org', 'spam@example.org')
+    >>> mailbox_of("postmaster")
+    'postmaster'
     """
     if path.startswith("@") and ":" in path:
         path = path.partition(":")[2]
-    local, at, domain = path.rpartition("@")
+    local, at, domain = path.removesuffix(".").rpartition("@")
     if len(local) > 1 and local[0] == local[-1] == '"':
-        local = _ESCAPED.sub(r"\1", local[1:-1])
+        local = local[1:-1]
+    local = _ESCAPED.sub(r"\1", local)
     return folded(f"{local}{at}{domain}")
 
 

@@ -185,12 +185,21 @@ def test_gtube_does_as_spam_is_done_to() -> None:
     [
         (["Anna@Sales.Example.ORG"], "anna@sales.example.org"),
         (['@mx.example:"bob"@sales.example.org'], "example.org"),
+        (["an\\na@sales.example.org."], "anna@sales.example.org"),
         (["bob@example.org", "eve@Example.org"], "example.org"),
         (["anna@sales.example.org", "bob@example.org"], ""),
         (["carl@example.net"], ""),
         ([], ""),
     ],
-    ids=["as the client wrote it", "a source route", "two of a domain", "two policies", "everybody's", "nobody"],
+    ids=[
+        "as the client wrote it",
+        "a source route",
+        "an escape and a dot",
+        "two of a domain",
+        "two policies",
+        "everybody's",
+        "nobody",
+    ],
 )
 def test_the_policy_of_recipients(recipients: list[str], name: str) -> None:
     policies = {name: Policy(name=name) for name in ("anna@sales.example.org", "example.org")}

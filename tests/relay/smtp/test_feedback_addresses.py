@@ -195,7 +195,13 @@ async def test_a_sender_of_letters_that_nobody_sees_is_an_author_in_printable_on
         assert learnt(running) == [("spam", "address", "\\u202eann@example.org")]
 
 
-@pytest.mark.parametrize("written", ["SPAM@EXAMPLE.ORG", '"spam"@example.org', "@relay.example:spam@example.org"])
+@pytest.mark.parametrize(
+    "written",
+    [
+        "SPAM@EXAMPLE.ORG", '"spam"@example.org', "@relay.example:spam@example.org", "s\\pam@example.org",
+        "spam@example.org.",
+    ],
+)  # fmt: skip
 async def test_an_address_is_known_however_it_is_written(tmp_path: Path, written: str) -> None:
     async with both(tmp_path) as (hop, running):
         assert (await (await running.connect()).send(forward(ONE), ANNA, written)).startswith(b"250 2.0.0 learnt 1 ")
