@@ -9,7 +9,6 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from spamfilter.relay.envelope import Transaction
-from spamfilter.relay.envelope_paths import mailbox_of
 from spamfilter.relay.judging import Judgement, policy_for
 from spamfilter.relay.relay import Relay
 from spamfilter.relay.sender_lists.decision import MILDEST_FIRST, Origin, Use, decided, of_some
@@ -83,6 +82,6 @@ def _uses(relay: Relay, transaction: Transaction, mail: bytes, mailboxes: Sequen
     """The rule on the sender for each recipient."""
     if not relay.lists:
         return [None] * len(mailboxes)
-    sender = mailbox_of(transaction.sender.decode("utf-8", "replace"))
+    sender = transaction.sender.decode("utf-8", "replace")
     results_from = relay.lists.results_from if relay.trusts(transaction.peer) else ()
     return relay.lists.uses(Origin(mail, sender, transaction.client, results_from), mailboxes, datetime.now(UTC))

@@ -100,7 +100,7 @@ def new_digests(settings: Settings, store: Store) -> list[Digest]:
         # Each recipient's rules are looked up, because the journal names the rule of one recipient only.
         if asked := [*told.keys() & blocking]:
             try:
-                origin = Origin(kept.read(mail), mailbox_of(mail.sender), "")
+                origin = Origin(kept.read(mail), mail.sender, "")
             except InputError:
                 continue  # the mail was deleted or delivered since the list was made
             for address, use in zip(asked, lists.uses(origin, asked, datetime.now(UTC)), strict=True):

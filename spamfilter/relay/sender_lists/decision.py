@@ -17,7 +17,7 @@ from datetime import datetime
 from functools import cached_property
 
 from spamfilter.bayes.verdict import PARTLY, Action, Policy, Verdict
-from spamfilter.relay.envelope_paths import above
+from spamfilter.relay.envelope_paths import above, mailbox_of
 from spamfilter.relay.sender_lists.authentication_results import proved_domain, proved_envelope, statements
 from spamfilter.relay.sender_lists.raw_header import RawHeader, addresses, only_address, spelled
 from spamfilter.stores import Rule
@@ -44,12 +44,13 @@ class Use:
 class Origin:
     """Where a mail is from: its client, its envelope sender and its header, read when they are needed.
 
+    envelope: the path, as the client wrote it.
     results_from: names in Authentication-Results that may prove a sender; none if the mail came from a stranger, as
     then no server of ours has added any.
     """
 
     def __init__(self, mail: bytes, envelope: str, client: str, results_from: Collection[str] = ()) -> None:
-        self.envelope = spelled(envelope)
+        self.envelope = spelled(mailbox_of(envelope))
         self.client = client
         self._mail = mail
         self._results_from = results_from

@@ -167,6 +167,12 @@ def test_behind_the_queue_no_block_becomes_a_bounce() -> None:
     assert decided(judged("ham", "pass"), policy, uses).action == "tag"
 
 
+@pytest.mark.parametrize("path", ['"a"@env.example', "@r.example:a@env.example", "\\a@Env.example."])
+def test_a_rule_holds_for_a_sender_however_the_envelope_writes_it(path: str) -> None:
+    (use,) = listed("-a@env.example").uses(Origin(MAIL, path, "192.0.2.7"), (ME,), NOON)
+    assert use is not None
+
+
 def test_ten_thousand_rules_are_looked_up_as_fast_as_ten() -> None:
     def seconds(number: int) -> float:
         some = [rule("block", f"s{at}.example") for at in range(number)]
