@@ -45,8 +45,8 @@ TEXTS = ("body", "fields", "phrases")
 class Subject:
     """The message of a mark: its name for people, its id ('' if unknown), its digest and tokens.
 
-    disguised, is_test: of the `Message`, where the mail itself is at hand. group: of the mail, where the reading is not
-    that of the group.
+    disguised, is_test: of the `Message`, where the mail itself is at hand. group: that a mark teaches, where the
+    reading is of none, or of one that there was before [learn] groups was changed.
     """
 
     name: str
@@ -88,7 +88,8 @@ def by_id(filter: Filter, id: str, wait: bool = True) -> Subject:
         )
     if not any(voice.name in tokens for voice in filter.voices):
         raise InputError(f"{id}: judged under another configuration ([learn] voices); give its file instead")
-    return Subject(id, id, Reading(entry.digest, tokens), is_test=entry.log_odds == TEST_SCORE.log_odds)
+    is_test, group = entry.log_odds == TEST_SCORE.log_odds, filter.group_of(entry.recipients)
+    return Subject(id, id, Reading(entry.digest, tokens), is_test=is_test, group=group)
 
 
 class MailAtHand(NamedTuple):
@@ -149,7 +150,8 @@ def _as_judged(filter: Filter, mail: MailAtHand, author: str) -> Subject:
             at_hand = reading.for_group(group) if group else reading
             # Voices that were added after the verdict get their tokens from the mail at hand.
             found = Reading(entry.digest, {**at_hand.tokens, **(entry.tokens or {})})
-            return replace(mail.subject, id=entry.id, reading=found)
+            theirs = filter.group_of(entry.recipients) if entry.id == mail.id or not own else own
+            return replace(mail.subject, id=entry.id, reading=found, group=theirs)
     return mail.subject
 
 

@@ -119,7 +119,9 @@ def _as_taught_by(author: Author, subject: Subject, filter: Filter) -> Subject:
         if trained != reading.digest and filter.store.active(trained) is not None:
             reading = replace(reading, digest=trained)  # learnt by `train`, which knows no groups
         return replace(subject, reading=reading)
-    if OWN in subject.reading.tokens:
+    judged_for = group_in(subject.reading.tokens)
+    is_group = ("@" in judged_for) == (groups_of(filter.voices) == "mailbox")  # else [learn] groups was changed since
+    if judged_for and (is_group or filter.store.active(subject.reading.digest) is not None):
         return subject
     group = subject.group or filter.group_of([author.name.removeprefix(LINK)])
     if not group:

@@ -47,8 +47,8 @@ class Reading:
         return self.digest if message is None else message.digest()
 
     def for_group(self, group: str) -> "Reading":
-        """This message, which is read for no group, as a group has it."""
-        message, digest = message_of(self.tokens), digest_in(self.digest, group)
+        """This message as a group has it, whatever group it is read for."""
+        message, digest = message_of(self.tokens), digest_in(self.digest_for_all, group)
         if message is not None:
             return Reading(digest, View((*self.tokens, OWN), message, group))
         return Reading(digest, {**self.tokens, OWN: own_tokens(self.tokens.get("fields", {}), group)})

@@ -8,7 +8,7 @@ from unittest.mock import patch
 
 import pytest
 
-from spamfilter.bayes.groups import OWN
+from spamfilter.bayes.groups import OWN, Groups
 from spamfilter.bayes.labels import AUTOMATIC, BULK, COUNTERPART, LABELS, Label
 from spamfilter.config.likelihood_settings import Learn
 from spamfilter.config.sections import Feedback
@@ -327,3 +327,53 @@ def test_a_counterpart_of_a_group_gives_way_to_the_administrators_mark_of_what_w
     assert subject.reading.digest not in found
     assert found[everybodys.digest] == ("spam", "cli")
     assert filter.verify() == []
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "group"),
+    [
+        ("domain", "mailbox", "anna@x.example"),
+        ("mailbox", "domain", "x.example"),
+        ("", "domain", "x.example"),
+        ("", "mailbox", "anna@x.example"),
+    ],
+)
+@pytest.mark.parametrize("by_its_id", [True, False], ids=["by id", "the mail"])
+def test_a_mark_teaches_the_group_that_the_mail_has_now(
+    store: Store, before: Groups, now: Groups, group: str, by_its_id: bool
+) -> None:
+    """The mail was judged before [learn] groups was changed: a mark on it speaks of the mail that comes later."""
+    id = arrived(Filter(store, Learn(groups=before).chosen()), NEWS, "anna@x.example")
+    filter = Filter(store, Learn(groups=now).chosen())
+    said = probability(filter, group), probability(filter, "y.example")
+
+    def subject() -> Subject:
+        tagged = f"X-Spamfilter-Id: {id}\r\n".encode() + NEWS
+        return by_id(filter, id) if by_its_id else by_mail(filter, "news", tagged, ANNA.user)
+
+    assert mark(filter, subject(), "spam", ANNA, Feedback()).changed
+    assert probability(filter, group) > said[0]
+    assert probability(filter, "y.example") == said[1]
+    assert mark(filter, subject(), None, ANNA, Feedback()).changed
+    assert (probability(filter, group), filter.verify()) == (said[0], [])
+    assert store.load([OWN]).counts[OWN].vocabulary == 0
+
+
+def test_a_copy_without_its_id_teaches_its_users_group_also_where_there_were_none_before(store: Store) -> None:
+    arrived(Filter(store, Learn().chosen()), NEWS, "anna@x.example")
+    filter = Filter(store, VOICES)
+    before = probability(filter, "x.example")
+    assert mark(filter, by_mail(filter, "news", NEWS, BERT.user), "spam", BERT, Feedback()).changed
+    assert probability(filter, "x.example") == before < probability(filter, "y.example")
+
+
+@pytest.mark.parametrize("before", ["", "domain"])
+def test_what_a_mail_has_taught_before_groups_were_changed_is_taken_back_by_its_id(
+    store: Store, before: Groups
+) -> None:
+    former = Filter(store, Learn(groups=before).chosen())
+    id = arrived(former, NEWS, "anna@x.example")
+    assert marked(former, id, "spam", ANNA)
+    filter = Filter(store, Learn(groups="mailbox").chosen())
+    assert marked(filter, id, None, ROOT if not before else ANNA)
+    assert (store.learnings(), filter.verify()) == ([], [])
