@@ -144,7 +144,7 @@ def follow(url: str, followers: int, stop: Event, results: "multiprocessing.Queu
             while True:
                 looks.append(last)
                 ending = stop.is_set()
-                entries, _ = store.news(last)
+                entries, newest = store.news(last)
                 now = datetime.now(UTC)
                 lags.extend((now - entry.at).total_seconds() for entry in entries)
                 missed = [entry.id for entry in entries] != [*range(last + 1, last + 1 + len(entries))]
@@ -152,7 +152,7 @@ def follow(url: str, followers: int, stop: Event, results: "multiprocessing.Queu
                 last = entries[-1].id if entries else last
                 if ending and not entries:
                     break
-                if not entries:
+                if not entries or last >= newest:
                     time.sleep(FOLLOW_EVERY)
             seen.append(last - first)
 

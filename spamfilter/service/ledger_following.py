@@ -31,8 +31,8 @@ FOLLOW_CHUNK = 32
 class Following:
     """A filter kept up to date. learn: the [learn] section that the counts were made by; reread: reads it anew.
 
-    well: whether the last read succeeded. catching_up: whether it found entries, so that there may be more. at:
-    time.monotonic of the last one that succeeded.
+    well: whether the last read succeeded. catching_up: whether it has left entries for the next. at: time.monotonic
+    of the last one that succeeded.
     """
 
     def __init__(self, filter: Filter, learn: Learn, reread: Callable[[], Learn], metrics: Metrics) -> None:
@@ -94,7 +94,7 @@ class Following:
                 self.at = time.monotonic()
 
     async def _look(self) -> bool:
-        """Read the ledger once and apply its new entries; whether there were any."""
+        """Read the ledger once and apply its new entries; whether there are more."""
         filter, store = self._filter, self._filter.store
         entries, last = await asyncio.to_thread(store.news, filter.last)
         try:
@@ -116,7 +116,7 @@ class Following:
             self.catching_up = True
             await self._load()
             return False  # if the counts do not fit again, they are not loaded without a pause
-        return bool(entries)
+        return bool(entries) and filter.last < last
 
     async def _load(self) -> None:
         filter = self._filter
