@@ -118,10 +118,12 @@ class Judge:
 def policy_for(recipients: Collection[str], policies: Mapping[str, Policy], everybodys: Policy) -> Policy:
     """The policy of these recipients, as their client wrote them; everybody's where they have several.
 
+    Recipients of one table have one: that of the first of them.
     policies: address or domain, in lower case -> its policy; everybodys: of recipients that have none.
     """
-    names = [next((name for name in above(mailbox_of(path)) if name in policies), "") for path in recipients]
-    return policies[names[0]] if names and names[0] and len({*names}) == 1 else everybodys
+    addresses = (above(mailbox_of(path)) for path in recipients)
+    found = [next((policies[name] for name in names if name in policies), everybodys) for names in addresses]
+    return found[0] if len({policy.table or policy.name for policy in found}) == 1 else everybodys
 
 
 def _decided(policy: Policy, score: Score, learnt: Mapping[Label, int], *, is_test: bool) -> tuple[Class, Action]:

@@ -18,6 +18,7 @@ from spamfilter.bayes.model import State
 from spamfilter.bayes.tokens import Tokens, tokenize
 from spamfilter.bayes.verdict import Action, Class, Policy
 from spamfilter.bayes.voices import View, Voice
+from spamfilter.config.settings import Settings
 from spamfilter.errors import StoreError
 from spamfilter.learning.filter import Filter
 from spamfilter.mail.message import GTUBE, parse
@@ -204,3 +205,19 @@ def test_gtube_does_as_spam_is_done_to() -> None:
 def test_the_policy_of_recipients(recipients: list[str], name: str) -> None:
     policies = {name: Policy(name=name) for name in ("anna@sales.example.org", "example.org")}
     assert policy_for(recipients, policies, Policy()).name == name
+
+
+@pytest.mark.parametrize(
+    ("recipients", "threshold"),
+    [
+        (["anna@example.org", "bob@example.net"], 0.97),
+        (["anna@example.org", "carl@example.net"], 0.9),
+        (["anna@example.org", "dora@example.com"], 0.9),
+    ],
+    ids=["one table", "a table and none", "two tables"],
+)
+def test_recipients_of_one_table_have_one_policy(recipients: list[str], threshold: float) -> None:
+    tables = {"anna@example.org": 0.97, "bob@example.net": 0.97, "dora@example.com": 0.99}
+    grouped = [{"to": [name for name, own in tables.items() if own == spam], "spam": spam} for spam in (0.97, 0.99)]
+    settings = Settings.model_validate({"recipients": grouped})
+    assert policy_for(recipients, settings.policies(), settings.policy()).spam == threshold
