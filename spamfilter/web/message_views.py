@@ -196,6 +196,8 @@ def looked_at(site: Site, id: str) -> Looked:
     judged, mute = None, ""
     try:
         subject = by_id(filter, entry.id, wait=False)
+        if subject.is_test:
+            raise InputError("it has the test line GTUBE, which makes it spam, whatever its words say")
         score, evidence = filter.explained(subject.reading)
         policy = policy_for(entry.recipients, site.settings.policies(), site.settings.policy())
         judged = {"policy": policy.name} | judgement_json(

@@ -467,6 +467,13 @@ def kept_ids(pages: Site, *names: str) -> list[str]:
     return [pages.send(mail_of(name, f"Casino {name}", GTUBE.decode())) for name in names]
 
 
+def test_the_page_of_a_test_mail_says_what_makes_it_spam(pages: Site) -> None:
+    (id,) = kept_ids(pages, "test-line")
+    seen = pages.browser("lena").get(f"/messages/{id}").words
+    assert "It has the test line GTUBE, which makes it spam, whatever its words say." in seen
+    assert seen.count("spam 1.000") == 1  # when it came, and no other verdict now
+
+
 def test_many_mails_are_delivered_or_deleted_by_an_administrator_alone(pages: Site) -> None:
     lena, anna = pages.browser("lena"), pages.browser("anna")
     one, two, three, four = kept_ids(pages, "many-1", "many-2", "many-3", "many-4")
