@@ -146,12 +146,13 @@ def _fault(relay: Relay, id: str) -> Reply:
 
 
 def _by_reply(transaction: Transaction, reply: Reply) -> list[tuple[Reply, Transaction]]:
-    """The recipients with the same reply, first those that have the mail, whose header has its id."""
+    """First the recipients that have the mail, whose header has its id, with the reply for one of them: Dovecot and
+    Cyrus name each in its own. Then the others, by their replies."""
     if len({each.raw for each in reply.each}) < 2:
         return [(reply, transaction)]
     found: dict[bytes, tuple[Reply, list[int]]] = {}
     for number, each in enumerate(reply.each):
-        found.setdefault(each.raw, (each, []))[1].append(number)
+        found.setdefault(b"" if each.positive else each.raw, (each, []))[1].append(number)
     groups = sorted(found.values(), key=lambda group: group[0].code)
     return [(each, transaction.part(numbers)) for each, numbers in groups]
 

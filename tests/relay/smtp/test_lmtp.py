@@ -160,6 +160,22 @@ async def test_a_recipient_that_the_next_hop_refuses_after_the_dot_has_an_entry_
         assert metrics.value("message_bytes") == len(MAIL)
 
 
+async def test_recipients_that_have_the_mail_share_an_entry_though_each_is_named_in_its_reply(tmp_path: Path) -> None:
+    """As by Dovecot and Cyrus. The id in the header is that of all, and one mark corrects one verdict."""
+    async with Hop() as hop, relaying(tmp_path, f"lmtp://127.0.0.1:{hop.port}", door="lmtp") as running:
+        for name in NAMES[:2]:
+            hop.replies[f"DOT TO:<{name}>"] = f"250 2.0.0 <{name}> vUu3Lz Saved\r\n".encode()
+        hop.replies[f"DOT TO:<{NAMES[2]}>"] = f"452 4.2.2 <{NAMES[2]}> Mailbox is full\r\n".encode()
+        client = await running.connect()
+        heard = await replies(client, MAIL, *NAMES)
+        assert [name.encode() in reply for name, reply in zip(NAMES, heard, strict=True)] == [True] * 3
+        taken, deferred = running.entries()
+        assert (taken.recipients, taken.reply) == ([*NAMES[:2]], f"250 2.0.0 <{NAMES[0]}> vUu3Lz Saved")
+        assert (deferred.recipients, deferred.reply[:3]) == ([NAMES[2]], "452")
+        assert taken.id.encode() in hop.messages[-1]
+        assert running.relay.metrics.value("messages", "unsure", "pass") == 2
+
+
 async def test_a_rule_on_the_sender_for_one_recipient_holds_for_that_alone(tmp_path: Path) -> None:
     lists = Lists([Rule("block", "a@example.org", NAMES[1])])
     async with (
