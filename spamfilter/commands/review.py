@@ -23,6 +23,7 @@ from spamfilter.learning.filter import Filter
 from spamfilter.learning.mark_lookup import Subject
 from spamfilter.learning.provenance import provenance
 from spamfilter.learning.review import Review, Waiting
+from spamfilter.relay.judging import policy_for
 from spamfilter.reports import rendering
 from spamfilter.service.control_socket.client import NoRelay, SocketClient
 from spamfilter.system.escaping import harmless
@@ -156,7 +157,8 @@ class _Session:
         if subject is None:
             return at
         if key == "w":
-            policy = self._settings.policy()
+            recipients = self._queue[at].entry.recipients
+            policy = policy_for(recipients, self._settings.policies(), self._settings.policy())
             score, evidence = self._filter.explained(subject.reading)
             class_ = policy.classify(score, self._filter.learnt)
             because = provenance(self._filter, policy, subject.reading, score, evidence)

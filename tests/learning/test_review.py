@@ -264,6 +264,13 @@ def test_w_shows_why_and_stays(reviewer: Reviewer) -> None:
     assert len(ids) == 1
 
 
+def test_w_takes_the_thresholds_of_the_recipients(reviewer: Reviewer, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = reviewer.write("own.toml", b'[[recipients]]\nto = ["example.net"]\nunsure = 0.432\n')
+    monkeypatch.setenv("SPAMFILTER_CONFIG", str(own))
+    reviewer.fill("taught")
+    assert "    ham below a score of 0.432, " in reviewer.press("w").stdout
+
+
 def test_undo_takes_back_one_answer_after_the_other(reviewer: Reviewer) -> None:
     reviewer.fill("one", "two", "three")
     before = [row[:5] for row in reviewer.rows("words")]
