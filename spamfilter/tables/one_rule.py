@@ -114,9 +114,9 @@ def _named(bucket: str, edges: tuple[float, ...] | None) -> str:
         return bucket or "missing"
     if not edges:
         return "any number"
-    at = int(bucket)
+    at, said = int(bucket), [f"{edge:.15g}" for edge in edges]  # all that a float holds, but for noise as in .1 + .2
     if at == 0:
-        return f"below {edges[0]:g}"
+        return f"below {said[0]}"
     if at == len(edges):
-        return f"from {edges[-1]:g}"
-    return f"{edges[at - 1]:g} to {edges[at]:g}"
+        return f"from {said[-1]}"
+    return f"{said[at - 1]} to {said[at]}"

@@ -218,6 +218,12 @@ def test_neighbouring_intervals_of_one_class_are_one(labels: str, rule: list[str
     assert rule_of(of("x", "1 2 3 4 5 6 7", labels)).lines() == rule
 
 
+def test_a_rule_names_its_bounds_with_all_their_digits() -> None:
+    rule = rule_of(of("x", "20261001 20261002 20261003 20261008 20261009 20261010", "a a a b b b"))
+    assert rule.lines() == ["x: below 20261005.5 -> a", "x: from 20261005.5 -> b"]
+    assert rule_of(of("x", ".1 .1 .1 .2 .2 .2", "a a a b b b")).lines() == ["x: below 0.15 -> a", "x: from 0.15 -> b"]
+
+
 def test_a_missing_value_is_a_value_of_one_rule() -> None:
     rule = rule_of(of("x", "a a . . b", "yes yes no no yes"))
     assert rule.lines() == ["x: a -> yes", "x: b -> yes", "x: missing -> no"]
