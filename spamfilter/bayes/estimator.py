@@ -22,7 +22,14 @@ from numpy.typing import ArrayLike, NDArray
 from spamfilter.bayes.count_table import SpelledTable
 from spamfilter.bayes.counts import Counts
 from spamfilter.bayes.likelihoods.gaussian import Gaussian
-from spamfilter.bayes.likelihoods.likelihood import Generative, MessageCounts, Name, OfOccurrences, check_bounds
+from spamfilter.bayes.likelihoods.likelihood import (
+    IMPOSSIBLE_WORD,
+    Generative,
+    MessageCounts,
+    Name,
+    OfOccurrences,
+    check_bounds,
+)
 from spamfilter.bayes.likelihoods.multinomial import Multinomial
 from spamfilter.errors import CountError
 
@@ -258,7 +265,8 @@ class NaiveBayes(Classifier):
         """Class -> P(feature | class), or its rate in the Poisson model."""
         message = self._heard({feature: 1})
         each = (self.likelihood.chance(_key(at), message, self.counts) for at in range(len(self.classes)))
-        return {label: float(found[0]) for label, found in zip(self.classes, each, strict=True)}
+        least = math.exp(IMPOSSIBLE_WORD)  # below it is what stands for 0
+        return {label: float(p) if p > least else 0.0 for label, (p,) in zip(self.classes, each, strict=True)}
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         return {"likelihood": self.likelihood}

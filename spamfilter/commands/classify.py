@@ -191,13 +191,19 @@ def _show(maker: TableClassifier, known: Table, words: tuple[str, ...], as_json:
         click.echo(json.dumps({"learnt": maker.learnt, "priors": priors, "probabilities": found}))
         return
     for label, prior in priors.items():
-        click.echo(f"{printable(label, 24)}: {maker.learnt[label]} rows, prior {prior:.3f}")
+        number = maker.learnt[label]
+        click.echo(f"{printable(label, 24)}: {number} row{'s' * (number != 1)}, prior {_chance(prior, 3)}")
     for word, columns in found.items():
         if not columns:
             click.echo(f"{printable(word, 32)}: not learnt")
         for column, chances in columns.items():
-            each = ", ".join(f"{printable(label, 24)} {p:.4f}" for label, p in chances.items())
+            each = ", ".join(f"{printable(label, 24)} {_chance(p, 4)}" for label, p in chances.items())
             click.echo(f"{printable(word, 32)} in {printable(column, 32)}: {each}")
+
+
+def _chance(p: float, digits: int) -> str:
+    """A probability with so many digits after the point, but none that is possible as 0."""
+    return f"{p:.{digits}f}" if round(p, digits) or not p else f"{p:.2g}"
 
 
 def _predict(maker: TableClassifier, known: Table, new: Table, plot: Path | None, as_json: bool) -> None:

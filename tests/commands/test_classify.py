@@ -241,6 +241,24 @@ def test_a_word_is_shown_however_it_is_written(tmp_path: Path) -> None:
         assert "not learnt" not in run(known, "--column", "x=text", "--show", word)
 
 
+def test_a_probability_that_is_possible_is_not_shown_as_0(tmp_path: Path) -> None:
+    rows = [f"{number},w{number},9000,a" for number in range(4000)]
+    counts = table(tmp_path, "counts.csv", "document,term,count,class", *rows, "x,rare,1,b")
+    said = run(counts, "--format", "counts", "--show", "rare", "--prior", "empirical")
+    assert said.splitlines() == [
+        "a: 4000 rows, prior 1.000",
+        "b: 1 row, prior 0.00025",
+        "rare in terms: a 2.8e-08, b 0.0005",  # 1 / 36,004,001 and 2 / 4,002
+    ]
+
+
+@pytest.mark.parametrize("likelihood", ["multinomial", "bernoulli", "binomial", "poisson"])
+def test_a_probability_of_0_is_0(likelihood: str) -> None:
+    way = (*MAILS, "--smoothing", "0", "--likelihood", likelihood, "--show", "jumps")
+    assert "jumps in text: bad 0.0000, good " in run(*way)
+    assert json.loads(run(*way, "--json"))["probabilities"]["jumps"]["text"]["bad"] == 0
+
+
 def test_a_number_with_a_comma_between_semicolons(tmp_path: Path) -> None:
     known = table(tmp_path, "known.csv", "x;class", "1,5;a", "2,5;b", "1,25;a", "3,5;b")
     assert "guessed: number x" in run(known, "--itself")
