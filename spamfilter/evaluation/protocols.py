@@ -201,10 +201,14 @@ def learning_curve(examples: Sequence[Example], enter: Enter, trial: Trial, prog
     """Train on more and more of one half of the messages, and judge the other half each time."""
     train, test = _parted(examples, trial)
     runs = []
-    for size in SIZES:
-        some = train[: round(size * len(train))]
-        runs += _trained(some, test, enter, trial, progress, str(len(some)))
+    for size in _sizes(len(train)):
+        runs += _trained(train[:size], test, enter, trial, progress, str(size))
     return runs
+
+
+def _sizes(train: int) -> list[int]:
+    """How many of so many messages each point of a learning curve is trained on; of few messages there are fewer."""
+    return [*dict.fromkeys(round(size * train) for size in SIZES)]
 
 
 PROTOCOLS: dict[str, Callable[[Sequence[Example], Enter, Trial, Progress], list[Run]]] = {
@@ -227,7 +231,7 @@ def steps(protocol: str, messages: int, contenders: int, trial: Trial) -> int:
     if protocol == "cross-validation":
         return (looks * (trial.folds - 1) + 1) * messages
     if protocol == "learning-curve":
-        return sum(looks * round(size * train) + messages - train for size in SIZES)
+        return sum(looks * size + messages - train for size in _sizes(train))
     return messages
 
 

@@ -387,6 +387,14 @@ def test_a_learning_curve_trains_on_more_and_more_of_a_half_and_judges_the_other
             assert sorted(recorder.numbers("learnt")) == sorted([*range(size)] * 2)
 
 
+def test_a_learning_curve_of_few_messages_has_each_size_once() -> None:
+    ring, seen = Ring(("one", "two")), list[int]()
+    runs = run("learning-curve", examples(11), ring, seen, rounds=2)
+    assert [found.part for found in runs[::2]] == ["1", "2", "3", "4", "5", "6"]
+    assert len(ring.entered) == 6
+    assert sum(seen) == steps("learning-curve", 11, 2, Trial(rounds=2))
+
+
 # Progress
 
 
