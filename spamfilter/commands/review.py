@@ -116,6 +116,8 @@ class _Session:
         self._queue = queue
         self._done: list[tuple[int, Subject, Label | None]] = []
         """Place in the queue, message and label of each answer; None: skipped."""
+        self._gone: set[int] = set()
+        """Places of messages that others have marked meanwhile."""
 
     def run(self, pressed: Iterator[str]) -> None:
         """Ask until there are no more keys or messages."""
@@ -124,13 +126,16 @@ class _Session:
             sentence("nothing needs review: every message of this period is learnt, or too old to mark by id")
             return
         unsure = sum(waiting.entry.class_ == "unsure" for waiting in self._queue)
-        sentence(f"{unsure:,} unsure messages, then {len(self._queue) - unsure:,} others, the nearest to unsure first")
+        others = len(self._queue) - unsure
+        told = f"{unsure:,} unsure message{'s' * (unsure != 1)}, then {others:,} other{'s' * (others != 1)}"
+        sentence(f"{told}, the nearest to unsure first")
         while at < len(self._queue) or self._done:
             subject = None
             if at < len(self._queue):
                 subject = self._review.subject(self._queue[at].entry)
                 if subject is None:
-                    at, shown = at + 1, -1  # another user has marked it meanwhile
+                    self._gone.add(at)
+                    at, shown = at + 1, -1
                     continue
                 if shown != at:
                     self._show(at, subject)
@@ -167,6 +172,7 @@ class _Session:
         elif key in LABELLED:
             if self._review.subject(self._queue[at].entry) is None:
                 click.echo(f"{subject.id}: somebody else has marked it meanwhile")
+                self._gone.add(at)
                 return at + 1
             click.echo(self._mark(subject, LABELLED[key]))
             if LABELLED[key] == "ham":
@@ -191,6 +197,7 @@ class _Session:
             learnt = marks.learnings_of(self._filter.store, subject.reading)
             if (SOURCE, label) not in [(entry.source, entry.label) for entry in learnt]:
                 click.echo(f"{subject.id}: not undone, because it was changed since")
+                self._gone.add(last)
                 self._done.pop()
                 return at
             click.echo(self._mark(subject, None))
@@ -230,4 +237,5 @@ class _Session:
     def _summary(self) -> None:
         given = Counter(label for *_, label in self._done)
         numbers = [f"{given[label]} {label}" for label in LABELS]
-        click.echo(f"marked {', '.join(numbers)}; skipped {given[None]}; {len(self._queue) - len(self._done)} left")
+        left = len(self._queue) - len(self._gone | {at for at, *_ in self._done})
+        click.echo(f"marked {', '.join(numbers)}; skipped {given[None]}; {left} left")

@@ -228,6 +228,7 @@ def test_each_key_labels_the_message_that_is_shown(reviewer: Reviewer) -> None:
     assert reviewer.labels() == {"one": ("spam", "review", "ann"), "two": ("ham", "review", "ann")}
     shown = [result.stdout.index(ids[name]) for name in ("one", "two", "three", "four")]
     assert shown == sorted(shown)
+    assert result.stdout.startswith("4 unsure messages, then 0 others, the nearest to unsure first\n")
     assert "1 of 4" in result.stdout
     assert f"{ids['one']}: learnt as spam; score 0.500 -> " in result.stdout
     assert result.stdout.endswith("marked 1 ham, 1 spam; skipped 1; 1 left\n")
@@ -296,6 +297,7 @@ def test_undo_leaves_alone_what_somebody_has_changed_since(reviewer: Reviewer, m
     reviewer.marked_meanwhile(monkeypatch, "two", 2, "mark-ham", ids["one"])
     said = reviewer.press("s", "u", "q").stdout
     assert f"{ids['one']}: not undone, because it was changed since" in said
+    assert said.endswith("marked 0 ham, 0 spam; skipped 0; 1 left\n")
     assert reviewer.labels() == {"one": ("ham", "cli", "ann")}
 
 
@@ -318,6 +320,7 @@ def test_what_another_labels_while_it_is_shown_stays(reviewer: Reviewer, monkeyp
     reviewer.marked_meanwhile(monkeypatch, "one", 3, "mark-spam", ids["one"])  # it is listed, shown, and then answered
     said = reviewer.press("h", "h", "u", "u").stdout
     assert f"{ids['one']}: somebody else has marked it meanwhile\n" in said
+    assert said.endswith("marked 0 ham, 0 spam; skipped 0; 1 left\n")
     assert reviewer.labels() == {"one": ("spam", "cli", "ann")}
 
 
@@ -344,6 +347,7 @@ def test_the_end_of_the_keys_ends_it_and_all_is_kept(reviewer: Reviewer) -> None
     assert reviewer.press("s").stdout.endswith("marked 0 ham, 1 spam; skipped 0; 2 left\n")
     assert reviewer.press("n").exit_code == 0
     assert reviewer.listed() == ["three", "two"]
+    assert "1 unsure message, then 0 others, " in reviewer.done("review", "--limit", "1")
     assert reviewer.press("h", "h").stdout.count("that was the last one") == 1
     assert reviewer.labels().keys() == {"one", "two", "three"}
     assert reviewer.done("review").startswith("nothing needs review: ")
