@@ -173,7 +173,7 @@ def _disguises(written: Mapping[str, str], width: int) -> Iterator[str]:
     for word, disguise in list(written.items())[:DISGUISES]:
         yield _line(f"  {cell(word, 32)} is written {printable(disguise, 60)}", width)
     if len(written) > DISGUISES:
-        yield f"  {len(written) - DISGUISES} more words are not written as they look"
+        yield f"  and {len(written) - DISGUISES} more"
 
 
 def _count(number: float) -> str:
@@ -195,7 +195,7 @@ def origins_text(because: Provenance, width: int, most: int | None = None) -> It
     for item in because.origins[:most]:
         yield _line(_origin(item), width)
     if rest := len(because.origins) - len(because.origins[:most]):
-        yield f"  {rest} older ones (--all)"
+        yield f"  and {rest} older (--all)"
     if because.cut_short:
         yield f"  older learnings than the last {because.looked_at:,} were not looked at"
 

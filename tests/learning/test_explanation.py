@@ -137,6 +137,13 @@ def test_words_that_are_not_written_as_they_look_are_shown_as_written(folder: Pa
     assert json.loads(run("judge", "--json", "--explain", stdin=disguised))["written"] == {"viagra": "v\u0456agra"}
 
 
+def test_of_what_is_left_out_the_explanation_says_how_much(folder: Path) -> None:
+    run("mark-spam", stdin=mail("offer", "cheap viagra"))
+    disguised = mail("offer", "v?agra v?lla v?sit v?ola v?deo v?rus v?tal v?ctor v?king v?ewer v?olet", "2")
+    told = run("judge", "--explain", stdin=disguised.replace(b"?", "\u0456".encode()))
+    assert (told.count(" is written "), "\n  and 1 more\n" in told) == (10, True)
+
+
 def test_what_nothing_is_known_of_is_explained_too(folder: Path) -> None:
     run("migrate")
     assert run("judge", "--explain", stdin=mail()).splitlines()[1:5] == [
