@@ -1,6 +1,7 @@
 """The overview is read before anybody asks for it, and a database that cannot be read then ends nothing."""
 
 import asyncio
+from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -41,4 +42,12 @@ async def test_the_overview_is_read_at_the_start_and_again_after_a_failure(
         fails = False
         while not any(part.entries for part in site.parts.values()):
             await asyncio.sleep(0.01)
+        at_rest = asyncio.Event()
+
+        def nothing() -> Iterator[str]:
+            at_rest.set()
+            yield from ()
+
+        monkeypatch.setattr(overview, "AHEAD", nothing())
+        await at_rest.wait()  # no thread reads any more, and the store can be closed
         reading.cancel()
