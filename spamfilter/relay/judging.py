@@ -123,7 +123,7 @@ def policy_for(recipients: Collection[str], policies: Mapping[str, Policy], ever
     """
     addresses = (above(mailbox_of(path)) for path in recipients)
     found = [next((policies[name] for name in names if name in policies), everybodys) for names in addresses]
-    return found[0] if len({policy.table or policy.name for policy in found}) == 1 else everybodys
+    return found[0] if len({policy.table for policy in found}) == 1 else everybodys
 
 
 def _decided(policy: Policy, score: Score, learnt: Mapping[Label, int], *, is_test: bool) -> tuple[Class, Action]:

@@ -63,8 +63,7 @@ def _parts(
         policies = [policy_for([mailbox], relay.judge.policies, relay.judge.policy) for mailbox in mailboxes]
         groups: dict[tuple[str, Use | None], list[int]] = {}
         for number in everybody:
-            table = policies[number].table or policies[number].name
-            groups.setdefault((table, uses[number] if each else None), []).append(number)
+            groups.setdefault((policies[number].table, uses[number] if each else None), []).append(number)
         for numbers in groups.values():
             policy = policies[numbers[0]]
             part = relay.judge.under(judgement, policy) if policy.name else judgement

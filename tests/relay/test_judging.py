@@ -203,7 +203,7 @@ def test_gtube_does_as_spam_is_done_to() -> None:
     ],
 )
 def test_the_policy_of_recipients(recipients: list[str], name: str) -> None:
-    policies = {name: Policy(name=name) for name in ("anna@sales.example.org", "example.org")}
+    policies = {name: Policy(name=name, table=name) for name in ("anna@sales.example.org", "example.org")}
     assert policy_for(recipients, policies, Policy()).name == name
 
 

@@ -48,7 +48,7 @@ async def test_one_verdict_for_all_recipients_is_the_mildest(
 
 
 async def test_thresholds_of_a_recipient_make_another_class(tmp_path: Path) -> None:
-    policies = {"a@example.test": Policy(name="a@example.test", spam=0.9, unsure=0.4, reject=0)}
+    policies = {"a@example.test": Policy(name="a@example.test", table="a@example.test", spam=0.9, unsure=0.4, reject=0)}
     usual = Policy(spam=1.0, unsure=1.0, reject=0)
     async with (
         Hop() as hop,

@@ -27,7 +27,7 @@ ACTIONS = {"ham": "pass", "unsure": "pass"}
 
 
 def policy(name: str, on_spam: str) -> Policy:
-    return Policy(name=name, reject=0, reject_after=0, actions={**ACTIONS, "spam": on_spam})  # type: ignore[dict-item]
+    return Policy(name=name, table=name, reject=0, reject_after=0, actions={**ACTIONS, "spam": on_spam})  # type: ignore[dict-item]
 
 
 POLICIES = {name: policy(name, action) for name, action in zip(NAMES, ("reject", "quarantine", "tag"), strict=True)}
