@@ -150,6 +150,7 @@ def _as_judged(filter: Filter, mail: MailAtHand, author: str) -> Subject:
             at_hand = reading.for_group(group) if group else reading
             # Voices that were added after the verdict get their tokens from the mail at hand.
             found = Reading(entry.digest, {**at_hand.tokens, **(entry.tokens or {})})
+            # Without its id, it may be the copy of somebody else in another group.
             theirs = filter.group_of(entry.recipients) if entry.id == mail.id or not own else own
             return replace(mail.subject, id=entry.id, reading=found, group=theirs)
     return mail.subject

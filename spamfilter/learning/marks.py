@@ -120,8 +120,9 @@ def _as_taught_by(author: Author, subject: Subject, filter: Filter) -> Subject:
             reading = replace(reading, digest=trained)  # learnt by `train`, which knows no groups
         return replace(subject, reading=reading)
     judged_for = group_in(subject.reading.tokens)
-    is_group = ("@" in judged_for) == (groups_of(filter.voices) == "mailbox")  # else [learn] groups was changed since
-    if judged_for and (is_group or filter.store.active(subject.reading.digest) is not None):
+    still_a_group = ("@" in judged_for) == (groups_of(filter.voices) == "mailbox")
+    # Else [learn] groups was changed since, and the voice that heard this mail judges nobody.
+    if judged_for and (still_a_group or filter.store.active(subject.reading.digest) is not None):
         return subject
     group = subject.group or filter.group_of([author.name.removeprefix(LINK)])
     if not group:
