@@ -147,10 +147,6 @@ class Expiry:
         return self._seen if self._seen is not None and self._seen - now < LEAP and now >= EARLIEST else None
 
     def _entries(self, now: datetime) -> None:
-        clock = datetime.now(UTC)
-        right = self._seen_if_not_behind(now) is not None
-        if right and (number := self._store.date_journal_anew(clock + LEAP, clock)):
-            log.warning("journal: %d entries were made while the clock was ahead; they count as new", number)
         feedback, report = self._settings().feedback, self._settings().report
         # Whole days, so that the summary of a day is made from all of its entries.
         entries_before = datetime.combine((now - timedelta(days=report.journal_days)).date(), datetime.min.time(), UTC)
@@ -162,6 +158,10 @@ class Expiry:
         self._store.end_expired_rules(now)
         longest = max(report.journal_days, self._settings().verdict.quarantine_days)
         self._store.expire_quarantine_events(now - timedelta(days=longest) - HISTORY_KEPT)
+        clock = datetime.now(UTC)
+        right = self._seen_if_not_behind(now) is not None
+        if right and (number := self._store.date_journal_anew(clock + LEAP, clock)):  # last: on a full disk it fails
+            log.warning("journal: %d entries were made while the clock was ahead; they count as new", number)
 
 
 def _identity(folder: Path) -> tuple[int, int] | None:
