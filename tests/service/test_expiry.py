@@ -308,6 +308,19 @@ def test_what_is_later_than_a_clock_that_is_behind_keeps_its_date(tmp_path: Path
     assert [found.at for found in store.search(Wanted(), 9)] == [NOON]
 
 
+def test_the_old_expires_also_where_what_is_ahead_cannot_be_dated(tmp_path: Path, clock: type[Clock]) -> None:
+    class Full(MemoryStore):
+        def date_journal_anew(self, after: datetime, now: datetime) -> int:
+            raise StoreFull("disk full")
+
+    store = Full()
+    store.put_setting(expiry.SEEN, NOON.isoformat())
+    store.write_journal([entry("old", 90 * DAY), entry("new", timedelta(0))])
+    clock.at = NOON + timedelta(hours=1)
+    looks(tmp_path, store).look()
+    assert [found.id for found in store.search(Wanted(), 9)] == ["new"]
+
+
 def test_mail_of_a_quarantine_that_was_away_keeps_its_date(tmp_path: Path, clock: type[Clock]) -> None:
     """As where its file system was not mounted for hours, or its folder was moved away and back."""
     kept(folder := tmp_path / "quarantine", 2, 5 * DAY)
