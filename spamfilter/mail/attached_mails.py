@@ -17,6 +17,7 @@ from spamfilter.errors import InputError
 from spamfilter.mail.folded_addresses import folded
 from spamfilter.mail.header import Field, blank_line
 from spamfilter.mail.message import parse
+from spamfilter.mail.multipart import content, parts
 from spamfilter.mail.tagging import header_id
 from spamfilter.mail.text import decode_base64
 
@@ -35,7 +36,6 @@ MAX_VALUE = 2000
 
 _FIELD = re.compile(rb"^(content-(?:type|transfer-encoding|disposition))[ \t]*:", re.IGNORECASE | re.MULTILINE)
 _FIELD_END = re.compile(rb"\n(?![ \t])|\Z")
-_BOUNDARY_END = re.compile(rb"(--)?[ \t]*(?:\r?\n|\Z)")
 _A_HEADER = re.compile(rb"(?:>?From [^\n]*\n)?[!-9;-~]+[ \t]*:")
 # The lookbehind lets a match begin only where a run of such characters begins, so that the time is linear.
 _ADDRESS = re.compile(r"(?<![^\s<>,;:\"()@])[^\s<>,;:\"()@]+@[\w.-]+")
@@ -102,72 +102,42 @@ class _Walk:
 
     def __init__(self, mail: bytes) -> None:
         self._mail = mail
-        self._left = MAX_PARTS
+        self.boundaries = MAX_PARTS + 1
 
     def attached(self) -> Iterator[bytes]:
-        return self._part(0, len(self._mail), "text/plain", MAX_DEPTH)
+        return self._part(0, len(self._mail), b"text/plain", MAX_DEPTH)
 
-    def _part(self, start: int, end: int, default: str, depth: int) -> Iterator[bytes]:
-        head, body = self._header(start, end)
-        kind, encoding, boundary = _content(head, default)
-        if kind in ("message/rfc822", "message/global"):
-            yield _decoded(self._mail[body:end], encoding).lstrip(b"\r\n")
-        elif kind.startswith("multipart/") and boundary and depth:
-            default = "message/rfc822" if kind == "multipart/digest" else "text/plain"  # RFC 2046 section 5.1.5
-            for place in self._parts(body, end, boundary):
-                yield from self._part(*place, default, depth - 1)
-
-    def _header(self, start: int, end: int) -> tuple[bytes, int]:
-        """The first MAX_HEAD bytes of a part's header, and the offset of its body."""
+    def _part(self, start: int, end: int, default: bytes, depth: int) -> Iterator[bytes]:
         blank = blank_line(self._mail, start, end)
-        stop = blank.start() if blank else end
-        return self._mail[start : min(stop, start + MAX_HEAD)], blank.end() if blank else end
-
-    def _parts(self, start: int, end: int, boundary: bytes) -> Iterator[tuple[int, int]]:
-        """The offsets of the parts between the boundary lines of RFC 2046 section 5.1."""
-        delimiter = b"\n--" + boundary
-        begun: int | None = None
-        # The line break before the first boundary may be the one that ends the header.
-        place = start - 1
-        while (place := self._mail.find(delimiter, max(place, 0), end)) >= 0:
-            self._left -= 1
-            if self._left < 0:
+        stop, body = blank.span() if blank else (end, end)
+        kind, encoding, boundary = _content(self._mail[start : min(stop, start + MAX_HEAD)], default)
+        if kind in (b"message/rfc822", b"message/global"):
+            yield _decoded(self._mail[body:end], encoding).lstrip(b"\r\n")
+        elif kind.startswith(b"multipart/") and boundary and depth:
+            default = b"message/rfc822" if kind == b"multipart/digest" else b"text/plain"  # RFC 2046 section 5.1.5
+            for begin, behind in parts(self._mail, body, end, boundary, self):
+                if self.boundaries:
+                    yield from self._part(begin, behind, default, depth - 1)
+            if not self.boundaries:
                 raise InputError(f"more than {MAX_PARTS} parts; attach fewer mails to one")
-            line = _BOUNDARY_END.match(self._mail, place + len(delimiter), end)
-            if line is None:  # another boundary that begins like this one
-                place += 1
-                continue
-            if begun is not None:
-                yield begun, max(begun, place - self._mail.startswith(b"\r", place - 1))
-            if line.group(1):
-                return
-            begun = line.end()
-            place = begun - 1
-        if begun is not None:
-            yield begun, end
 
 
-def _content(head: bytes, default: str) -> tuple[str, str, bytes]:
+def _content(head: bytes, default: bytes) -> tuple[bytes, bytes, bytes]:
     """Media type and transfer encoding in lower case, and the boundary.
 
     A file of a mail, as some programs attach one that was saved, is taken as the mail that it is.
     """
+    fields: list[Field] = []
     entity = Entity()
-    entity.set_default_type(default)
     for match in _FIELD.finditer(head):
-        name, stop = match.group(1).decode("ascii"), _FIELD_END.search(head, match.end())
+        stop = _FIELD_END.search(head, match.end())
         value = head[match.end() : min(stop.start() if stop else len(head), match.end() + MAX_VALUE)]
-        if name not in entity:
-            entity[name] = " ".join(value.decode("latin-1").split())
-    encoding = str(entity.get("content-transfer-encoding", "")).partition(";")[0].strip().lower()
-    try:
-        boundary = entity.get_boundary() or ""
-    except ValueError:  # an unknown charset in the notation of RFC 2231
-        boundary = ""
-    kind = entity.get_content_type()
-    if not kind.startswith(("message/", "multipart/")) and _file_name(entity).lower().endswith(".eml"):
-        kind = "message/rfc822"
-    return kind, encoding, boundary.encode("latin-1", "replace")
+        fields.append((match.group(1).lower(), b" ".join(value.split())))
+        entity[match.group(1).decode("ascii")] = fields[-1][1].decode("latin-1")
+    kind, encoding, parameters = content([*fields, (b"content-type", default)])
+    if not kind.startswith((b"message/", b"multipart/")) and _file_name(entity).lower().endswith(".eml"):
+        kind = b"message/rfc822"
+    return kind, encoding, parameters.get(b"boundary", b"").rstrip()
 
 
 def _file_name(entity: Entity) -> str:
@@ -178,8 +148,8 @@ def _file_name(entity: Entity) -> str:
         return ""
 
 
-def _decoded(body: bytes, encoding: str) -> bytes:
+def _decoded(body: bytes, encoding: bytes) -> bytes:
     """The body decoded: RFC 2046 forbids a transfer encoding of an attached mail, RFC 6532 allows it."""
-    if encoding == "base64":
+    if encoding == b"base64":
         return decode_base64(body)
-    return binascii.a2b_qp(body) if encoding == "quoted-printable" else body
+    return binascii.a2b_qp(body) if encoding == b"quoted-printable" else body

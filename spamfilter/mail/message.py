@@ -4,16 +4,14 @@ Guarantee: `parse` never raises, and takes time linear in the bytes it reads: th
 for statistics and validates nothing: a broken part is read as far as possible.
 """
 
-import binascii
 import hashlib
-import re
-from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import accumulate, chain
+from itertools import accumulate, chain, islice
 
 from spamfilter.mail.charsets import to_utf8, undeclared_to_utf8
 from spamfilter.mail.header import MAX_VALUE, Field, Room, blank_line, head_of, split_header
 from spamfilter.mail.letters import plain_letters
+from spamfilter.mail.multipart import content, parts
 from spamfilter.mail.text import GAP, at_ends, cut, decoded, ends, hidden_apart, without_styles, without_tags
 
 SCANNED = 65_536
@@ -43,12 +41,6 @@ LONGEST_CHARACTER = 4
 """Bytes of the words of a long text that stay the same in transit, and of a character of UTF-8."""
 GTUBE = b"XJS*C4JDBQADN1.NSBN3*2IDNEN*GTUBE-STANDARD-ANTI-UBE-TEST-EMAIL*C.34X"
 """The line of a harmless mail that spam filters agree to call spam, so that an installation can be tried."""
-_PARAMETER = re.compile(
-    rb"""[;\s](boundary|charset)(\*[0-9]{1,2})?(\*?)[ \t]*=[ \t]*(?:"([^"]*)"?|([^\s;"]+))"""
-    rb"""|=[ \t]*"(?:\\.|[^"\\])*+"?""",
-    re.IGNORECASE,
-)
-_FIRST_WORD = re.compile(rb"(?:\s*+\([^()]*+\))*+[\s\"]*+([^\s;,(\"]*+)")
 _OF_DIGEST = [(b"content-type", b"message/rfc822")]
 """What a part of multipart/digest is that does not say it: RFC 2046 section 5.1.5."""
 
@@ -139,8 +131,8 @@ def parse(data: bytes) -> Message:
     scanned = min(len(data), max(len(mail), SCANNED))
     if mail.startswith((b"From ", b">From ")):
         mail = mail.partition(b"\n")[2]
-    fields, written, content, body = split_header(mail, Room(), walk.defects)
-    walk.part(content, body, 0)
+    fields, written, of_content, body = split_header(mail, Room(), walk.defects)
+    walk.part(of_content, body, 0)
     if not walk.boundaries:
         walk.defects.append("many-boundaries")
     return Message(
@@ -182,24 +174,23 @@ class _Walk:
 
     def part(self, fields: list[Field], body: bytes, depth: int) -> None:
         """Read a part. fields: those that may say what its body is."""
-        kind, encoding, parameters = _content(fields)
+        kind, encoding, parameters = content(fields)
         if kind.startswith(b"multipart/"):
-            boundary = parameters.get(b"boundary", b"").rstrip()
-            parts = list(self._parts(body, b"\n--" + boundary)) if boundary else []
-            if parts and depth < MAX_DEPTH:
-                if len(parts) > MAX_PARTS:
+            found = self._parts(body, parameters.get(b"boundary", b"").rstrip())
+            if found and depth < MAX_DEPTH:
+                if len(found) > MAX_PARTS:
                     self.defects.append("many-parts")
                 before = len(self.texts)
                 default = _OF_DIGEST if kind == b"multipart/digest" else []
-                for part in parts[:MAX_PARTS]:
-                    inner, _, content, text = split_header(part, self.headers, self.defects)
+                for part in found[:MAX_PARTS]:
+                    inner, _, of_content, text = split_header(part, self.headers, self.defects)
                     self.fields += inner
-                    found = len(self.texts)
-                    self.part(content + default, text, depth + 1)
-                    if kind == b"multipart/alternative" and self.shown[found:] != self.texts[found:]:  # it is HTML
-                        self._supersede(before, found)
+                    at = len(self.texts)
+                    self.part(of_content + default, text, depth + 1)
+                    if kind == b"multipart/alternative" and self.shown[at:] != self.texts[at:]:  # it is HTML
+                        self._supersede(before, at)
                 return
-            self.defects.append("deep" if parts else "no-boundary")
+            self.defects.append("deep" if found else "no-boundary")
         elif not kind.startswith((b"text", b"message", b"application/ics")) and b"/" in kind:
             return
         body = decoded(body, encoding, self.defects)
@@ -220,10 +211,10 @@ class _Walk:
 
     def _attached_mail(self, mail: bytes, depth: int) -> None:
         """Read an attached mail; its header is text of the mail that has it."""
-        fields, _, content, body = split_header(mail, self.attached, self.defects)
+        fields, _, of_content, body = split_header(mail, self.attached, self.defects)
         header = to_utf8(b"".join(b"%s: %s\n" % field for field in fields), b"")
         at = len(self.texts)
-        self.part(content, body, depth + 1)
+        self.part(of_content, body, depth + 1)
         for texts in (self.texts, self.shown):
             texts[at : at + 1] = [header + b"\n".join(texts[at : at + 1])]
 
@@ -258,51 +249,8 @@ class _Walk:
                     self.texts[at] = b""
             self.shown[at] = b""
 
-    def _parts(self, body: bytes, delimiter: bytes) -> Iterator[bytes]:
-        """The parts between the boundary lines of RFC 2046 section 5.1; at most MAX_PARTS + 1."""
-        text = b"\n" + body
-        begin, found = -1, 0  # the preamble belongs to no part
-        place = text.find(delimiter)
-        while place >= 0 and self.boundaries:
-            self.boundaries -= 1
-            start = place + len(delimiter)
-            end = text.find(b"\n", start)
-            line = text[start : end if end >= 0 else len(text)].rstrip()
-            if line and line != b"--":  # another boundary that begins like this one
-                place = text.find(delimiter, start)
-                continue
-            if found:
-                yield text[begin:place]
-            if line or found > MAX_PARTS:
-                return
-            begin = end + 1 if end >= 0 else len(text)
-            found += 1
-            place = text.find(delimiter, begin - 1)
-        if found:
-            yield text[begin:]
-
-
-def _content(fields: list[Field]) -> tuple[bytes, bytes, dict[bytes, bytes]]:
-    """Media type and transfer encoding in lower case, and the parameters boundary and charset."""
-    kind = encoding = b""
-    parameters: dict[bytes, bytes] = {}
-    for name, value in fields:
-        if name == b"content-type" and not kind:
-            kind = _first_word(value)
-            for key, section, extended, quoted, plain in _PARAMETER.findall(value):
-                key, said = key.lower(), quoted or plain
-                if extended:  # RFC 2231: charset'language'text, with some bytes as %XX, as quoted-printable has =XX
-                    said = binascii.a2b_qp(said.replace(b"=", b"=3D").replace(b"%", b"=")).split(b"'", 2)[-1]
-                if section > b"*0" and key in parameters:  # and a value may be in sections
-                    parameters[key] = (parameters[key] + said)[:MAX_VALUE]  # so that many take linear time
-                else:
-                    parameters.setdefault(key, said)
-        elif name == b"content-transfer-encoding" and not encoding:
-            encoding = _first_word(value)
-    return kind, encoding, parameters
-
-
-def _first_word(value: bytes) -> bytes:
-    """What a value says, in lower case, without parameters, comments and quotes."""
-    match = _FIRST_WORD.match(value)
-    return match.group(1).lower() if match else b""
+    def _parts(self, body: bytes, boundary: bytes) -> list[bytes]:
+        """At most MAX_PARTS + 1 of the parts; none without a boundary."""
+        body = b"\n" + body
+        found = parts(body, 1, len(body), boundary, self) if boundary else ()
+        return [body[begin:end] for begin, end in islice(found, MAX_PARTS + 1)]

@@ -50,7 +50,6 @@ REGEXES: dict[str, list[Worst]] = {
     "bayes.tokens._CJK": [("", "\u4e2d", ""), ("", "\xe4", "")],
     "mail.attached_mails._ADDRESS": [("", "a", ""), ("", "a@", ""), ("", "a@@", ""), ("", "a ", "@")],
     "mail.attached_mails._A_HEADER": [("From ", "x", ""), ("", "a", ""), ("a", " ", "")],
-    "mail.attached_mails._BOUNDARY_END": [("--", " ", "x"), ("", "\t", "\r")],
     "mail.attached_mails._FIELD": [("Content-Type", " ", ""), ("", "Content-Type \n", "")],
     "mail.attached_mails._FIELD_END": [("", "\n ", ""), ("", "\n", "")],
     "relay.sender_lists.raw_header._COMMENT": [("", "(", ""), ("", "(a", ""), ("(", "a", "")],
@@ -113,14 +112,14 @@ REGEXES: dict[str, list[Worst]] = {
         ("", "<p", ""), ("<p", "x", ""), ("<p<", "x", ""), ("", "<p<", ">"),
     ],
     "mail.text._TAG": [("", "<", ""), ("", "<a ", ""), ("<a", "x", "")],
-    "mail.message._PARAMETER": [
+    "mail.multipart._PARAMETER": [
         ("boundary", " ", "x"), ("boundary=", " ", ""), ('boundary="', "a", ""), ("", "boundary ", ""),
         ("", "charset=", ""), ("", 'charset="', ""), ("charset=", "a", ""), ("", '"', ""),
         ('"', "a", ""), ("", ";", ""),
     ],
     "mail.header._BLANK_LINE": [("", "\r\n", ""), ("", "\n", ""), ("", "\n\r", ""), ("", "\r", "")],
     "mail.header._LINE_END": [("", "\r\n", ""), ("", "\r", "")],
-    "mail.message._FIRST_WORD": [("", "(", ""), ("", "()", ""), ("(", "a", ""), ("", " ", ""), ("", "(a) ", "")],
+    "mail.multipart._FIRST_WORD": [("", "(", ""), ("", "()", ""), ("(", "a", ""), ("", " ", ""), ("", "(a) ", "")],
     "relay.next_hops.maildir._ENVELOPE": [
         ("X-Spamfilter-Sender: <", ">", ""), ("X-Spamfilter-Sender: <>\nX-Spamfilter-Recipients: <", "a>,\n <", ""),
         ("X-Spamfilter-Sender: <>\nX-Spamfilter-Recipients: <", ">", ""), ("From ", "x", ""),
@@ -139,7 +138,6 @@ REGEXES: dict[str, list[Worst]] = {
 """Module and name -> its worst inputs, as far as anybody could think of them."""
 MATCHED = frozenset((
     "config.addresses._HOST", "config.addresses._LOCAL", "mail.attached_mails._A_HEADER",
-    "mail.attached_mails._BOUNDARY_END",
     "relay.envelope_paths._PATH", "mail.tagging.MBOX_LINE", "mail.header._NAME", "relay.next_hops.maildir._ENVELOPE",
     "relay.next_hops.replies._LINE", "relay.quarantine.kept_mail._ENVELOPE", "stores.sql.postgresql.LISTED_HOST",
 ))  # fmt: skip
@@ -256,7 +254,7 @@ def _mails(mail: bytes) -> None:
 MULTIPART = b"Content-Type: multipart/mixed; boundary=x\r\n\r\n--x\r\n"
 SCANNERS: dict[str, tuple[Callable[[bytes], object], bytes, bytes]] = {
     "parts": (
-        lambda body: [*message._Walk()._parts(body, b"\n--x")],
+        lambda body: message._Walk()._parts(body, b"x"),
         b"--x\n", b"\n--xy" * message.MAX_BOUNDARIES,
     ),
     "cookies": (lambda raw: _sent(Request({"type": "http", "headers": [(b"cookie", raw + b'"')]}), "a"), b'a="', b"\\"),

@@ -107,7 +107,7 @@ CASES = {
     "no boundary": (WRAPPER + b"Content-Type: multipart/mixed\r\n\r\n--\r\n" + PLAIN + ONE, []),
     "unknown charset of the boundary": (
         multipart(PLAIN + ONE).replace(b'boundary="=_b"', b"boundary*=undefined''=_b"),
-        [],
+        [ONE],
     ),
     "nothing": (b"", []),
     "no body": (WRAPPER + b'Content-Type: multipart/mixed; boundary="b"', []),
