@@ -47,13 +47,13 @@ def serve(settings: Settings, file: Path | None) -> None:
     names = [name_of(sock) for sock in handed]
     for address in not_open(relay.listen, names) if handed else ():
         log.warning("systemd hands over %s; [relay] listen names %s, which is not open", ", ".join(names), address)
-    places = Sockets(
-        handed or bound("relay.listen", *relay.listen),
-        bound("relay.submission", *relay.submission),
-        bound("relay.lmtp", *relay.lmtp),
-        bound("relay.milter", *relay.milter),
-        bound("metrics.listen", settings.metrics.listen) if settings.metrics.listen else [],
-    )
+    mail = {
+        "listening": handed or bound("relay.listen", *relay.listen),
+        "submission": bound("relay.submission", *relay.submission),
+        "lmtp": bound("relay.lmtp", *relay.lmtp),
+        "milter": bound("relay.milter", *relay.milter),
+    }
+    places = Sockets(mail, bound("metrics.listen", settings.metrics.listen) if settings.metrics.listen else [])
     with closing(places), closing(open_store(settings.store_url(), migrate=True)) as store:
         filter = Filter(store, _voices(settings, store))
         expiry.begin(store)

@@ -34,37 +34,18 @@ FIRST_FD = 3
 
 @dataclass(frozen=True, slots=True)
 class Sockets:
-    """The listening sockets for mail, for mail of authenticated senders, for LMTP, for milter, and for metrics.
+    """The listening sockets. mail: what `status` calls them -> those by which mail comes.
 
     A closed socket leaves its list, so a process that is forked later does not use it.
     """
 
-    mail: list[socket.socket]
-    submission: list[socket.socket]
-    lmtp: list[socket.socket]
-    milter: list[socket.socket]
+    mail: dict[str, list[socket.socket]]
     metrics: list[socket.socket]
 
-    @property
-    def of_mail(self) -> dict[str, list[socket.socket]]:
-        """What `status` calls them -> the sockets by which mail comes."""
-        return {"listening": self.mail, "submission": self.submission, "lmtp": self.lmtp, "milter": self.milter}
-
-    def close(self) -> None:
-        self.close_mail()
-        self.close_metrics()
-
-    def close_mail(self) -> None:
-        for sockets in self.of_mail.values():
-            _close(sockets)
-
-    def close_metrics(self) -> None:
-        _close(self.metrics)
-
-
-def _close(sockets: list[socket.socket]) -> None:
-    while sockets:
-        sockets.pop().close()
+    def close(self, *, mail: bool = True, metrics: bool = True) -> None:
+        for sockets in [*self.mail.values()] * mail + [self.metrics] * metrics:
+            while sockets:
+                sockets.pop().close()
 
 
 def bound(key: str, *addresses: str) -> list[socket.socket]:

@@ -25,13 +25,14 @@ def announce(settings: Settings, sockets: Sockets, filter: Filter, next_hop: Nex
     """Log where the relay listens, what it has learnt and where mail goes."""
     for sock in sockets.metrics:
         log.info("metrics at http://%s/metrics", name_of(sock))
-    for kind, listed in sockets.of_mail.items():
+    for kind, listed in sockets.mail.items():
         for sock in listed:
             log.info("listening on %s%s", name_of(sock), FOR[kind])
     learnt = filter.learnt
     log.info("judging %s", compiled.in_words())
     log.info("database %s: %d ham and %d spam learnt", filter.store.where, learnt["ham"], learnt["spam"])
-    log.info("ready: send mail to %s; it goes on to %s", name_of(sockets.mail[0]), next_hop.where)
-    if not settings.relay.next_hop and sockets.mail[0].family != socket.AF_UNIX:
-        host, port = sockets.mail[0].getsockname()[:2]
+    first = sockets.mail["listening"][0]
+    log.info("ready: send mail to %s; it goes on to %s", name_of(first), next_hop.where)
+    if not settings.relay.next_hop and first.family != socket.AF_UNIX:
+        host, port = first.getsockname()[:2]
         log.info("to try it: " + TRIAL, host, port)

@@ -159,7 +159,7 @@ class Worker:
         loop.set_default_executor(Threads())
         front_ends = FrontEnds(self._relay)
         self._filter.learnt  # noqa: B018 - loads the counts
-        self._facts |= {kind: [*map(name_of, listed)] for kind, listed in sockets.of_mail.items()}
+        self._facts |= {kind: [*map(name_of, listed)] for kind, listed in sockets.mail.items()}
         background = Background(self._limit_log.metrics)
         background.start("the heartbeat", process.beat, BEAT_EVERY)
         await self._follow_lists()
@@ -176,10 +176,10 @@ class Worker:
             background.start("noting that the relay runs", uptime.note, NOTE_EVERY)
             background.start("expiry", partial(asyncio.to_thread, expiry.look), EXPIRE_EVERY, GRACE_SECONDS)
         if process.carries:
-            await front_ends.start("smtp", sockets.mail)
-            await front_ends.start("smtp", sockets.submission, submission=True)
-            await front_ends.start("lmtp", sockets.lmtp)
-            await front_ends.start("milter", sockets.milter)
+            await front_ends.start("smtp", sockets.mail["listening"])
+            await front_ends.start("smtp", sockets.mail["submission"], submission=True)
+            await front_ends.start("lmtp", sockets.mail["lmtp"])
+            await front_ends.start("milter", sockets.mail["milter"])
         metrics_front_end = await self._open_metrics(sockets.metrics) if process.keeps else None
         if process.keeps:
             self._canaries.start()
@@ -189,7 +189,7 @@ class Worker:
         else:
             background.start("publishing the metrics", self._publish, PUBLISH_EVERY)
             background.start("measuring the memory", self._weigh, WEIGH_EVERY)
-            (sockets.close_mail if process.keeps else sockets.close_metrics)()
+            sockets.close(mail=process.keeps, metrics=process.carries)
         process.shared.state[process.shared.own] += 1
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})  # it says READY=1 in the end, too
         await stop.wait()
