@@ -15,7 +15,7 @@ from itertools import islice
 
 from spamfilter.errors import InputError
 from spamfilter.mail.folded_addresses import folded
-from spamfilter.mail.header import Field, blank_line
+from spamfilter.mail.header import OF_CONTENT, Field, blank_line
 from spamfilter.mail.message import parse
 from spamfilter.mail.multipart import content, parts
 from spamfilter.mail.tagging import header_id
@@ -34,8 +34,6 @@ MAX_HEAD = 65_536
 MAX_VALUE = 2000
 """Bytes read of a part's header and of a field's value: real ones stay far below."""
 
-_FIELD = re.compile(rb"^(content-(?:type|transfer-encoding|disposition))[ \t]*:", re.IGNORECASE | re.MULTILINE)
-_FIELD_END = re.compile(rb"\n(?![ \t])|\Z")
 _A_HEADER = re.compile(rb"(?:>?From [^\n]*\n)?[!-9;-~]+[ \t]*:")
 # The lookbehind lets a match begin only where a run of such characters begins, so that the time is linear.
 _ADDRESS = re.compile(r"(?<![^\s<>,;:\"()@])[^\s<>,;:\"()@]+@[\w.-]+")
@@ -129,11 +127,10 @@ def _content(head: bytes, default: bytes) -> tuple[bytes, bytes, bytes]:
     """
     fields: list[Field] = []
     entity = Entity()
-    for match in _FIELD.finditer(head):
-        stop = _FIELD_END.search(head, match.end())
-        value = head[match.end() : min(stop.start() if stop else len(head), match.end() + MAX_VALUE)]
-        fields.append((match.group(1).lower(), b" ".join(value.split())))
-        entity[match.group(1).decode("ascii")] = fields[-1][1].decode("latin-1")
+    for name, written in OF_CONTENT.findall(head):
+        value = b" ".join(written[:MAX_VALUE].split())
+        fields.append((name.lower(), value))
+        entity[name.decode("ascii")] = value.decode("latin-1")
     kind, encoding, parameters = content([*fields, (b"content-type", default)])
     if not kind.startswith((b"message/", b"multipart/")) and _file_name(entity).lower().endswith(".eml"):
         kind = b"message/rfc822"

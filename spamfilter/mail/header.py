@@ -37,9 +37,11 @@ _BETWEEN_ENCODED_WORDS = re.compile(rb"(?<=\?=)[ \t]+(?==\?)")
 # RFC 5322 section 2.2: printable ASCII without the colon.
 _NAME = re.compile(rb"[!-9;-~]{1,%d}" % MAX_NAME)
 _FIELD_END = re.compile(rb"\n(?![ \t])")
-_OF_CONTENT = re.compile(
-    rb"^(content-(?:type|transfer-encoding))[ \t]*:([^\n]*+(?:\n[ \t][^\n]*+)*+)", re.IGNORECASE | re.MULTILINE
+OF_CONTENT = re.compile(
+    rb"^(content-(?:type|transfer-encoding|disposition))[ \t]*:([^\n]*+(?:\n[ \t][^\n]*+)*+)",
+    re.IGNORECASE | re.MULTILINE,
 )
+"""The fields that may say what a body is, wherever they stand in a header."""
 
 OTHERS, LAST = 6, 7
 _TURNS = {
@@ -126,7 +128,7 @@ def split_header(block: bytes, room: Room, defects: list[str]) -> tuple[list[Fie
     if rest:
         defects.append("many-fields")
     if rest or any(len(value) == MAX_VALUE and name == b"content-type" for name, value in fields):
-        of_content = [(name.lower(), value.strip()) for name, value in _OF_CONTENT.findall(head)]
+        of_content = [(name.lower(), value.strip()) for name, value in OF_CONTENT.findall(head)]
         return fields, written, of_content + fields, body
     return fields, written, fields, body
 

@@ -50,8 +50,6 @@ REGEXES: dict[str, list[Worst]] = {
     "bayes.tokens._CJK": [("", "\u4e2d", ""), ("", "\xe4", "")],
     "mail.attached_mails._ADDRESS": [("", "a", ""), ("", "a@", ""), ("", "a@@", ""), ("", "a ", "@")],
     "mail.attached_mails._A_HEADER": [("From ", "x", ""), ("", "a", ""), ("a", " ", "")],
-    "mail.attached_mails._FIELD": [("Content-Type", " ", ""), ("", "Content-Type \n", "")],
-    "mail.attached_mails._FIELD_END": [("", "\n ", ""), ("", "\n", "")],
     "relay.sender_lists.raw_header._COMMENT": [("", "(", ""), ("", "(a", ""), ("(", "a", "")],
     "relay.sender_lists.raw_header._BETWEEN": [("", "a", ""), ("", ",", "")],
     "mail.letters._NOT_SHOWN": [("", "\u200b", ""), ("", "a", "")],
@@ -99,7 +97,7 @@ REGEXES: dict[str, list[Worst]] = {
         ("", "=?a?q?x?=", ""), ("", "=?a?q?x?=", "=?"), ("=?a?q?", "=", "?"),
     ],
     "mail.header._FIELD_END": [("", "\n ", ""), ("", "\n", "")],
-    "mail.header._OF_CONTENT": [("Content-Type", " ", ""), ("Content-Type:", "\n ", ""), ("", "Content-Type:\n", "")],
+    "mail.header.OF_CONTENT": [("Content-Type", " ", ""), ("Content-Type:", "\n ", ""), ("", "Content-Type:\n", "")],
     "mail.header._NAME": [("", "a", ":"), ("", "a", " ")],
     "mail.text._HIDDEN": [
         ("", "<", ""), ("", "<a ", ""), ("<a ", "x", ""), ("", "<a display ", ""), ("<a display", " ", ""),
