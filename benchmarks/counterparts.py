@@ -106,7 +106,7 @@ def life(corpus: str, users: Users, counterparts: bool) -> tuple[list[str], floa
         if wrong and (label == "spam" or users.rescue):
             made += 1
             marks.mark(filter, Subject("", "", reading), label, OWNER, feedback)
-    learnt = Counter(of[entry.digest] for entry in filter.store.learnings(by=COUNTERPART))
+    learnt = Counter(of[entry.digest] for entry in filter.store.learnings(source=COUNTERPART))
     cells = [", ".join(str(found[label, class_]) for class_ in CLASSES) for label in LABELS]
     cells += [str(made), f"{learnt.total()} ({learnt['spam']})" if counterparts else ""]
     return cells, 100 * found["ham", "spam"] / sum(found["ham", class_] for class_ in CLASSES)

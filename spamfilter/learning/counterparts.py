@@ -55,7 +55,8 @@ def candidates(filter: Filter, group: str, window: timedelta) -> list[JournalEnt
     """
     now = datetime.now(UTC)
     # Later ones, dated by a clock that was ahead, would use up the day of their domains for years.
-    today = [entry.digest for entry in learnt_since(filter.store, now - timedelta(days=1)) if entry.at <= now]
+    learnt = filter.store.learnings(now - timedelta(days=1), COUNTERPART)
+    today = [entry.digest for entry in learnt if entry.at <= now]
     mails = filter.store.journal_of(today).values()
     of_domain = Counter(_domain(mail) for mail in mails if filter.group_of(mail.recipients) == group)
     if len(today) >= OF_ALL or of_domain.total() >= A_DAY:
@@ -93,11 +94,6 @@ def _latest(filter: Filter, group: str, since: datetime, of_domain: Counter[str]
             break
         before = page[-1].id
     return [*found.values()][:LATEST]
-
-
-def learnt_since(store: Store, since: datetime | None) -> list[Entry]:
-    """The counterparts that count; a person may have the name of their author."""
-    return [entry for entry in store.learnings(since, COUNTERPART) if entry.source == COUNTERPART]
 
 
 def learn(training: Training, store: Store, mails: Iterable[JournalEntry], marked: Reading, at: datetime) -> int:

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from spamfilter.bayes.labels import AUTOMATIC, BULK, COUNTERPART, IMPORT
-from spamfilter.learning.counterparts import learnt_since
 from spamfilter.learning.filter import Filter
 from spamfilter.learning.marks import author_name
 from spamfilter.learning.transaction import Reading, mark_of
@@ -81,7 +80,8 @@ def _before(others: Sequence[Entry], names: Collection[str]) -> Entry | None:
 def learnt_with(store: Store, taught: Sequence[Taught], since: datetime | None) -> Counter[datetime]:
     """How many counterparts count, and go, with the marks of spam among these: by the moment of the mark."""
     spam = {each.entry.at for each in taught if each.entry.label == "spam" and not each.entry.undoes}
-    return Counter(entry.at for entry in learnt_since(store, since) if entry.at in spam) if spam else Counter()
+    learnt = store.learnings(since, COUNTERPART) if spam else []
+    return Counter(entry.at for entry in learnt if entry.at in spam)
 
 
 def needs_all(taught: Sequence[Taught]) -> bool:

@@ -213,8 +213,8 @@ class Store(Ledger, Journal, QuarantineEvents, SenderLists):
         """Delete, in many short transactions, the rows of editions that neither judge nor are being written."""
 
     @abstractmethod
-    def learnings(self, since: datetime | None = None, by: str | None = None) -> list[Entry]:
-        """Active learnings, oldest first, without tokens; by: only of this author."""
+    def learnings(self, since: datetime | None = None, source: str | None = None) -> list[Entry]:
+        """Active learnings, oldest first, without tokens; source: only of this one."""
 
     @abstractmethod
     def latest_learnings(self, since: datetime, until: datetime, limit: int) -> list[Entry]:

@@ -319,8 +319,8 @@ class Busy:
         with self.store.learning() as learning:
             yield learning
 
-    def learnings(self, since: Any = None, by: Any = None) -> list[Entry]:
-        found = self.store.learnings(since, by)
+    def learnings(self, since: Any = None, source: Any = None) -> list[Entry]:
+        found = self.store.learnings(since, source)
         self._now("after the list of what counts")
         return found
 

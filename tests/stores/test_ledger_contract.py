@@ -13,23 +13,25 @@ from tests.stores.made import entry, learn, write
 from tests.support import memory_store as memory_module
 from tests.support.made import NOON, VOICE, follow, journal_entry, reading
 
-# By author
+# By source and author
 
 
 def of(entry: Entry, by: str, source: str = "cli", hours: float = 0) -> Entry:
     return replace(entry, by=by, source=source, at=NOON + timedelta(hours=hours))
 
 
-def test_learnings_of_an_author_are_those_that_nobody_has_taken_back(store: Store) -> None:
-    mine, theirs, undone = learn(store, of(entry(1), "ann"), of(entry(2), "bob", hours=1), of(entry(3), "ann", hours=2))
-    last, _ = learn(store, of(entry(4, "ham"), "ann", hours=3), of(entry(3, undoes=undone.id), "bob", hours=4))
-    assert [found.id for found in store.learnings(by="ann")] == [mine.id, last.id]
-    assert [found.id for found in store.learnings(by="bob")] == [theirs.id]
-    assert [found.id for found in store.learnings(NOON + timedelta(hours=3), "ann")] == [last.id]
-    assert store.learnings(NOON + timedelta(hours=2), "bob") == []
-    assert store.learnings(by="") == store.learnings(by="ANN") == []
-    assert {entry.by for entry in store.learnings(by="ann")} == {"ann"}
-    assert store.learnings(by="ann")[0].tokens == {}
+def test_learnings_of_a_source_are_those_that_nobody_has_taken_back(store: Store) -> None:
+    mine, theirs, undone = learn(
+        store, of(entry(1), "bob", "web"), of(entry(2), "web", "cli", 1), of(entry(3), "ann", "web", 2)
+    )
+    last, _ = learn(store, of(entry(4, "ham"), "ann", "web", 3), of(entry(3, undoes=undone.id), "bob", "web", 4))
+    assert [found.id for found in store.learnings(source="web")] == [mine.id, last.id]
+    assert [found.id for found in store.learnings(source="cli")] == [theirs.id]
+    assert [found.id for found in store.learnings(NOON + timedelta(hours=3), "web")] == [last.id]
+    assert store.learnings(NOON + timedelta(hours=2), "cli") == []
+    assert store.learnings(source="") == store.learnings(source="WEB") == []
+    assert {entry.source for entry in store.learnings(source="web")} == {"web"}
+    assert store.learnings(source="web")[0].tokens == {}
 
 
 def test_the_marks_of_an_author_are_counted_and_not_what_takes_them_back(store: Store) -> None:

@@ -166,9 +166,9 @@ class MemoryStore(MemorySenderLists, Store):
         found = [entry for entry in seen if entry.holds(words)]
         return Holders(found, len(seen), seen[-1].id if len(older) > limit else 0)
 
-    def learnings(self, since: datetime | None = None, by: str | None = None) -> list[Entry]:
+    def learnings(self, since: datetime | None = None, source: str | None = None) -> list[Entry]:
         active = sorted(self._active.values(), key=lambda entry: entry.id)
-        found = [one for one in active if (since is None or one.at >= since) and (by is None or one.by == by)]
+        found = [one for one in active if (since is None or one.at >= since) and source in (None, one.source)]
         return [replace(entry, tokens={}) for entry in found]
 
     def latest_learnings(self, since: datetime, until: datetime, limit: int) -> list[Entry]:

@@ -139,12 +139,12 @@ class SqlStore(
             more = looked_at and connection.execute(rest).first()
         return Holders(found, looked_at, last if more else 0)
 
-    def learnings(self, since: datetime | None = None, by: str | None = None) -> list[Entry]:
+    def learnings(self, since: datetime | None = None, source: str | None = None) -> list[Entry]:
         query = queries.only_active(queries.entries()).order_by(ledger.c.id)
         if since is not None:
             query = query.where(ledger.c.at >= since)
-        if by is not None:
-            query = query.where(ledger.c.by == by)
+        if source is not None:
+            query = query.where(ledger.c.source == source)
         return [queries.entry_of(row, {}) for row in self.rows(query)]
 
     def last_entries_by(self, by: str, since: datetime | None = None) -> list[Entry]:
