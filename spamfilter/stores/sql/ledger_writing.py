@@ -1,13 +1,12 @@
 """A transaction of learning in SQL."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import repeat
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Table, Update, bindparam, delete, literal_column, update
-from sqlalchemy.dialects.postgresql import insert as upsert
 
 from spamfilter.bayes.calibration import Calibration
 from spamfilter.bayes.counts import Growth, move
@@ -19,7 +18,7 @@ from spamfilter.stores.schema import classes, ledger, tallies, vocabularies, wor
 from spamfilter.stores.sql import queries
 from spamfilter.stores.sql.dialects import last_id
 from spamfilter.stores.sql.editions import WordRow, write_rest
-from spamfilter.stores.sql.queries import has_key, new_values
+from spamfilter.stores.sql.queries import has_key, new_values, numbers_of
 from spamfilter.stores.store import Entry, Learning, Rewriting
 
 WAITING = 100
@@ -118,21 +117,15 @@ class SqlLearning(queries.SqlLedger, Learning):
     def flush(self) -> None:
         self._write_entries()
         for voice, changes in self._words.items():
-            rows = _rows(self._edition, voice, changes)
-            less = [row for row in rows if row[3] < 0 or row[4] < 0]
-            queries.add_words(self._connection, [row for row in rows if row[3] >= 0 and row[4] >= 0] if less else rows)
-            if less:
-                self._take_away(less)
+            self._add(words, _rows(self._edition, voice, changes))
         self._add(classes, [(self._edition, *key, *added) for key, added in self._classes.items()])
         self._add(vocabularies, [(self._edition, *grown) for grown in self._vocabulary.items()])
         moved = [
-            (self._edition, voice, label, count, words)
+            (self._edition, voice, label, count, number)
             for (voice, label), moved in self._tallies.items()
-            for count, words in moved.items()
+            for count, number in moved.items()
         ]
         self._add(tallies, moved)
-        left = [row for row in moved if row[4] < 0]  # of these go those that no word has any more
-        queries.execute_many(self._connection, _DROP_TALLIES, new_values(tallies.primary_key), left)
         if any(self._learnt.values()):
             learnt = queries.setting(self._connection, "learnt") or dict.fromkeys(LABELS, 0)
             self.put_setting("learnt", {label: learnt[label] + self._learnt[label] for label in LABELS})
@@ -145,34 +138,30 @@ class SqlLearning(queries.SqlLedger, Learning):
         for changes in (self._words, self._classes, self._vocabulary, self._tallies):
             changes.clear()
 
-    def _add(self, table: Table, rows: list[tuple[Any, ...]]) -> None:
-        """Add to the numbers of rows, which follow their key; a row that gets more is made where it is missing."""
+    def _add(self, table: Table, rows: Sequence[tuple[Any, ...]]) -> None:
+        """Add to the numbers of rows, which follow their key: of words for one voice.
+
+        A row that gets more is made where it is missing. Words and tallies that count nothing any more go, so that
+        undoing leaves no trace.
+        """
         key = len(table.primary_key)
         less = [row for row in rows if min(row[key:]) < 0]
-        more = [row for row in rows if row not in less] if less else rows
-        queries.execute_many(self._connection, _MORE[table], tuple(table.columns.keys()), more)
+        more = [row for row in rows if min(row[key:]) >= 0] if less else rows
+        queries.add_rows(self._connection, table, more)
         if queries.execute_many(self._connection, _LESS[table], new_values(table.columns), less) != len(less):
             raise CountError(f"the {table.name} table lacks rows of the learning that is to be taken back")
-
-    def _take_away(self, less: list[WordRow]) -> None:
-        """Changes below zero; words that count nothing any more go, so that undoing leaves no trace."""
-        if queries.execute_many(self._connection, _TAKE_WORDS, new_values(words.columns), less) != len(less):
-            raise CountError("the words table lacks words of the learning that is to be taken back")
-        queries.execute_many(self._connection, _DROP_WORDS, new_values(words.primary_key), less)
-
-
-def _numbers(table: Table) -> tuple[str, ...]:
-    return tuple(column.name for column in table.columns if not column.primary_key)
+        if table in _DROP:
+            queries.execute_many(self._connection, _DROP[table], new_values(table.primary_key), less)
 
 
 def _adding(table: Table) -> Update:
-    changed = {name: table.c[name] + bindparam(f"new_{name}") for name in _numbers(table)}
+    changed = {name: table.c[name] + bindparam(f"new_{name}") for name in numbers_of(table)}
     return update(table).where(has_key(table)).values(changed)
 
 
 _NOTHING: ColumnElement[int] = literal_column("0")
-_TAKE_WORDS = _adding(words)
-_DROP_WORDS = delete(words).where(has_key(words), words.c.ham == _NOTHING, words.c.spam == _NOTHING)
-_MORE = {table: queries.written_over(upsert(table), _numbers(table)) for table in (classes, vocabularies, tallies)}
-_LESS = {table: _adding(table) for table in _MORE}
-_DROP_TALLIES = delete(tallies).where(has_key(tallies), tallies.c.words == _NOTHING)
+_LESS = {table: _adding(table) for table in (words, classes, vocabularies, tallies)}
+_DROP = {
+    table: delete(table).where(has_key(table), *(table.c[name] == _NOTHING for name in numbers_of(table)))
+    for table in (words, tallies)
+}

@@ -17,6 +17,7 @@ from sqlalchemy import (
     Executable,
     Select,
     Table,
+    TableClause,
     Text,
     and_,
     bindparam,
@@ -102,9 +103,16 @@ def converted(dialect: Dialect, columns: tuple[Column[Any], ...], rows: Iterable
 
 def written_over(new: Insert, adding: Collection[str] = ()) -> Insert:
     """Rows take the place of those with their key. adding: columns of which the numbers are added to those there."""
-    old, rest = new.table.c, [column.name for column in new.table.columns if not column.primary_key]
-    values = {name: old[name] + new.excluded[name] if name in adding else new.excluded[name] for name in rest}
+    old = new.table.c
+    values = {
+        name: old[name] + new.excluded[name] if name in adding else new.excluded[name] for name in numbers_of(new.table)
+    }
     return new.on_conflict_do_update(index_elements=list(new.table.primary_key), set_=values)
+
+
+def numbers_of(table: TableClause) -> tuple[str, ...]:
+    """The names of the columns that are not of the key."""
+    return tuple(column.name for column in table.columns if not column.primary_key)
 
 
 def new_values(columns: Iterable[Column[Any]]) -> tuple[str, ...]:
@@ -224,7 +232,7 @@ def put_amounts(connection: Connection, edition: int, new: Sequence[tuple[int, M
 # The counts
 
 
-_ADD_WORDS = written_over(upsert(words), LABELS)
+_ADD = {table: written_over(upsert(table), numbers_of(table)) for table in (words, classes, vocabularies, tallies)}
 _listed = [each_text("words"), *(each_number(name) for name in LABELS)]
 _given = [bindparam("edition", type_=INTEGER), bindparam("voice", type_=words.c.voice.type), *_listed]
 _ADD_LISTED = written_over(upsert(words).from_select(words.columns.keys(), select(*_given)), LABELS)
@@ -232,16 +240,17 @@ _ADD_LISTED = written_over(upsert(words).from_select(words.columns.keys(), selec
 (benchmarks/fleet.py: 37 milliseconds of processor to learn 900 words, now 15 to 19)."""
 
 
-def add_words(connection: Connection, rows: Sequence[Sequence[Any]]) -> None:
-    """Add to the counts of words of one voice: rows with the values of all columns."""
-    if connection.dialect.name == "postgresql":
+def add_rows(connection: Connection, table: Table, rows: Sequence[Sequence[Any]]) -> None:
+    """Add to the numbers of rows with the values of all columns, and make those that are missing. Words are those of
+    one voice."""
+    if table is words and connection.dialect.name == "postgresql":
         for some in batches(rows, LISTED):
             editions, voices, *listed = zip(*some, strict=True)
             names = ("words", *LABELS)
             lists = {name: SEPARATOR.join(map(str, values)) for name, values in zip(names, listed, strict=True)}
             connection.execute(_ADD_LISTED, {"edition": editions[0], "voice": voices[0], **lists})
         return
-    execute_many(connection, _ADD_WORDS, tuple(words.columns.keys()), rows)
+    execute_many(connection, _ADD[table], tuple(table.columns.keys()), rows)
 
 
 _TOTALS, _VOCABULARIES, _TALLIES = (
