@@ -5,6 +5,8 @@ an exit code, never a traceback.
 """
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 
 class SpamfilterError(Exception):
@@ -98,3 +100,12 @@ class NextHopError(Exception):
         super().__init__(text)
         self.kind = kind
         self.limit = limit
+
+
+@contextmanager
+def file_errors(file: object, kind: type[SpamfilterError] = InputError) -> Iterator[None]:
+    """Raises an OSError as an error of this kind that names the file."""
+    try:
+        yield
+    except OSError as error:
+        raise kind(f"{file}: {error.strerror or error}") from error

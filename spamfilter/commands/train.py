@@ -23,7 +23,7 @@ from spamfilter.commands.command import (
     tell_problems,
     user,
 )
-from spamfilter.errors import InputError
+from spamfilter.errors import InputError, file_errors
 from spamfilter.learning.bulk import labelled_mail, training
 from spamfilter.learning.bulk.reading_ahead import processes_here
 from spamfilter.learning.bulk.rounds import ROUNDS
@@ -146,12 +146,10 @@ def _on_disk(dump: Path) -> Iterator[Path]:
     except OSError as error:
         raise InputError(f"{name}: needs a copy: {error.strerror}; set TMPDIR to a folder you may write") from error
     with copy:
-        try:
+        with file_errors(name):
             with click.open_file(str(dump), "rb") as piped:
                 shutil.copyfileobj(piped, copy)
             copy.flush()
-        except OSError as error:
-            raise InputError(f"{name}: {error.strerror}") from error
         path = Path(f"/proc/self/fd/{copy.fileno()}")
         try:
             yield path
@@ -160,11 +158,8 @@ def _on_disk(dump: Path) -> Iterator[Path]:
 
 
 def _import(file: Path | None, dump: Path, as_json: bool) -> None:
-    try:
-        with dump.open("rb") as begin:
-            own = begin.read(len(portable.BEGIN)) == portable.BEGIN
-    except OSError as error:
-        raise InputError(f"{dump}: {error.strerror}") from error
+    with file_errors(dump), dump.open("rb") as begin:
+        own = begin.read(len(portable.BEGIN)) == portable.BEGIN
     with opened_filter(file, whole=True) as (filter, settings):
         if not own:
             words = read_dump(dump)
@@ -251,9 +246,6 @@ def export(file: Path | None, target: Path, counts_only: bool) -> None:
             for line in portable.export(filter, counts_only):
                 click.echo(line.encode())  # in UTF-8, whatever the locale's characters are
             return
-        try:
-            with whole_file(target) as partial, partial.open("w", encoding="utf-8") as written:
-                written.writelines(f"{line}\n" for line in portable.export(filter, counts_only))
-        except OSError as error:
-            raise InputError(f"{target}: {error.strerror}") from error
+        with file_errors(target), whole_file(target) as partial, partial.open("w", encoding="utf-8") as written:
+            written.writelines(f"{line}\n" for line in portable.export(filter, counts_only))
     click.echo(f"{target}: {target.stat().st_size:,} bytes")

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spamfilter.bayes.labels import Label
-from spamfilter.errors import InputError
+from spamfilter.errors import InputError, file_errors
 from spamfilter.evaluation.confidence_intervals import wilson
 from spamfilter.evaluation.error_rates import BINS, bins_of, is_spam
 from spamfilter.evaluation.runs import RunOutcome
@@ -72,10 +72,8 @@ def _write(file: Path, size: tuple[float, float], plots: Callable[[Any], None], 
         figure = Figure(figsize=size, layout="constrained")
         plots(figure)
         figure.suptitle(title)
-        try:
+        with file_errors(file):
             figure.savefig(file, dpi=150, metadata={"Date": None} if file.suffix.lower() == ".svg" else None)
-        except OSError as error:
-            raise InputError(f"{file}: {error.strerror}") from error
 
 
 def _style(number: int) -> dict[str, Any]:

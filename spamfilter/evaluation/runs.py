@@ -20,7 +20,7 @@ from spamfilter.bayes.token_codec import pack, unpack
 from spamfilter.bayes.verdict import CLASSES
 from spamfilter.bayes.voices import VOICES, Voice, Voices, VoiceTokens, everybodys, view
 from spamfilter.config.likelihood_settings import ATTRIBUTES, Learn, fits
-from spamfilter.errors import InputError, NotMail
+from spamfilter.errors import InputError, NotMail, file_errors
 from spamfilter.evaluation.contenders import ONE_RULE, Contender, Learner, OneRule
 from spamfilter.evaluation.error_rates import Metrics, contradicted, intervals, measure
 from spamfilter.evaluation.protocols import PROTOCOLS, Example, Progress, Run, Trial
@@ -257,7 +257,5 @@ def write_scores(file: Path, run: Run) -> None:
     """Write a line 'label, log-odds, probability, class, share of known tokens', with tabs, for each message."""
     columns = zip(run.labels, run.log_odds, run.posteriors, run.classes, run.known, strict=True)
     lines = ("{}\t{:.6f}\t{:.6f}\t{}\t{:.3f}\n".format(*values) for values in columns)
-    try:
+    with file_errors(file):
         file.write_text("".join(lines), encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"{file}: {error.strerror}") from error

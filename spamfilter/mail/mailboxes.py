@@ -13,7 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import BinaryIO
 
-from spamfilter.errors import InputError, NotMail
+from spamfilter.errors import InputError, NotMail, file_errors
 
 # The separator as mail programs write it, with a date: a line of text may begin with "From ", too.
 _SEPARATOR = re.compile(
@@ -230,11 +230,8 @@ def _one_mail(file: BinaryIO, start: int, stop: int) -> bytes:
 
 
 def _read(path: str | Path, bytes_of: Callable[[BinaryIO], bytes]) -> bytes:
-    try:
-        with _opened(Path(path)) as file:
-            return bytes_of(file)
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror}") from error
+    with file_errors(path), _opened(Path(path)) as file:
+        return bytes_of(file)
 
 
 def _opened(path: Path) -> BinaryIO:

@@ -12,7 +12,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Literal, get_args
 
-from spamfilter.errors import InputError
+from spamfilter.errors import InputError, file_errors
 
 Value = str | Mapping[str, int]
 """A cell as it is written, or the terms of a document with their counts."""
@@ -101,10 +101,8 @@ def _by_ending(file: Path) -> Format:
 
 def decoded(file: Path) -> str:
     """The text of a file, in UTF-8 with or without a byte order mark, else in Latin-1."""
-    try:
+    with file_errors(file):
         raw = file.read_bytes()
-    except OSError as error:
-        raise InputError(f"{file}: {error.strerror}") from error
     if b"\0" in raw:
         raise InputError(f"{file}: a binary file, and no text")
     try:

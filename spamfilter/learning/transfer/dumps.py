@@ -15,7 +15,7 @@ from pathlib import Path
 from spamfilter.bayes.counts import MAX_COUNT
 from spamfilter.bayes.imported import bogofilter, spambayes
 from spamfilter.bayes.labels import LABELS, Label
-from spamfilter.errors import InputError
+from spamfilter.errors import InputError, file_errors
 from spamfilter.mail.mailboxes import compression_of
 
 _CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
@@ -54,10 +54,8 @@ class DumpError(InputError):
 
 def read_dump(file: Path) -> Dump:
     """The dump in a file. Raises InputError where it is of no known filter, or a line cannot be read."""
-    try:
+    with file_errors(file):
         data = file.read_bytes()
-    except OSError as error:
-        raise InputError(f"{file}: {error.strerror}") from error
     if not data.strip():
         raise InputError(f"{file}: is empty; nothing was learnt")
     first = data[:FIRST].split(b"\n", 1)[0].rstrip(b"\r")

@@ -24,7 +24,7 @@ from spamfilter.bayes.labels import CANARY, IMPORT, LABELS, EntryLabel, Label
 from spamfilter.bayes.model import part_of
 from spamfilter.bayes.tokens import TOKENIZER, Token
 from spamfilter.bayes.voices import Voices, VoiceTokens
-from spamfilter.errors import CountError, InputError, StoreBusy
+from spamfilter.errors import CountError, InputError, StoreBusy, file_errors
 from spamfilter.learning.filter import Filter, ledger, rules
 from spamfilter.learning.transfer.dumps import DumpError
 from spamfilter.learning.transfer.imports import Import, announce
@@ -117,18 +117,15 @@ class Export:
             raise InputError(f"{self.file}: is of a newer version of spamfilter; upgrade this one; nothing was learnt")
 
     def _lines(self) -> Iterator[tuple[int, dict[str, Any]]]:
-        try:
-            with self.file.open("rb") as lines:
-                for number, line in enumerate(lines, 1):
-                    try:
-                        found = json.loads(line)
-                    except (ValueError, RecursionError) as error:
-                        raise DumpError(self.file, number, f"is no JSON ({error})") from None
-                    if not isinstance(found, dict):
-                        raise DumpError(self.file, number, "is no JSON object")
-                    yield number, found
-        except OSError as error:
-            raise InputError(f"{self.file}: {error.strerror}") from error
+        with file_errors(self.file), self.file.open("rb") as lines:
+            for number, line in enumerate(lines, 1):
+                try:
+                    found = json.loads(line)
+                except (ValueError, RecursionError) as error:
+                    raise DumpError(self.file, number, f"is no JSON ({error})") from None
+                if not isinstance(found, dict):
+                    raise DumpError(self.file, number, "is no JSON object")
+                yield number, found
 
     def rows(self) -> Iterator[tuple[int, dict[str, Any]]]:
         """The lines between the first and the last one, each with its number."""

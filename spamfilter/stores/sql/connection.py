@@ -20,7 +20,7 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError
 from sqlalchemy.pool import QueuePool
 
-from spamfilter.errors import CountError, StoreBusy, StoreDamaged, StoreError, StoreFull
+from spamfilter.errors import CountError, StoreBusy, StoreDamaged, StoreError, StoreFull, file_errors
 from spamfilter.stores.schema import OTHER
 from spamfilter.system.file_access import is_trap, make_file, owner, user_of
 
@@ -65,7 +65,7 @@ def connect(url: str, replaced: Callable[[], None]) -> tuple[Engine, Callable[[s
     folder = path.parent
     if not folder.is_dir():
         raise StoreError(f"{folder}: no such folder; create it, or set [store] url")
-    with file_errors(url), suppress(FileExistsError):
+    with file_errors(url, StoreError), suppress(FileExistsError):
         if is_trap(path):
             raise StoreError(f"{path}: a link of {owner(folder)}, which root does not follow; name what it leads to")
         make_file(path)
@@ -222,15 +222,6 @@ def store_errors(where: str) -> Iterator[None]:
         yield
     except (DBAPIError, sqlite3.Error) as error:
         raise _meant(where, error.orig if isinstance(error, DBAPIError) else error) from error
-
-
-@contextmanager
-def file_errors(where: str) -> Iterator[None]:
-    """Raises an OSError as StoreError, for work on the store's files."""
-    try:
-        yield
-    except OSError as error:
-        raise StoreError(f"{where}: {error.strerror or error}") from error
 
 
 def damaged(where: str, reason: str) -> StoreDamaged:

@@ -27,12 +27,11 @@ from sqlalchemy import (
     select,
 )
 
-from spamfilter.errors import StoreError
+from spamfilter.errors import StoreError, file_errors
 from spamfilter.stores.schema import HEAD, metadata
 from spamfilter.stores.sql.connection import (
     connect,
     damaged,
-    file_errors,
     file_of,
     files_of,
     forbidden,
@@ -166,7 +165,7 @@ class Database:
         if self._path is None:
             raise StoreError(f"{self.where}: make backups of PostgreSQL by pg_dump; see docs/postgresql.md")
         with (
-            file_errors(str(target)),
+            file_errors(target, StoreError),
             store_errors(str(target)),
             whole_file(target) as partial,
             self.engine.connect() as connection,
