@@ -73,15 +73,11 @@ def begin(store: Store, name: str, earlier: Sequence[tuple[Label, bytes]], train
         remember(store, name, Unfinished(earlier), training)
 
 
-def remember(store: Store, name: str, run: Unfinished, training: Training) -> None:
-    """Write down what a run is to do when it is started again."""
-    others = [*without(store, name).items()][-MOST_UNFINISHED:]
-    training.ledger.put_setting(UNFINISHED, {**dict(others), name: _to_json(run)})
-
-
-def without(store: Store, name: str) -> dict[str, object]:
-    """The other runs."""
-    return {other: _to_json(run) for other, run in unfinished(store).items() if other != name}
+def remember(store: Store, name: str, run: Unfinished | None, training: Training) -> None:
+    """Write down what a run is to do when it is started again; None: it has come to its end."""
+    others = [(other, one) for other, one in unfinished(store).items() if other != name][-MOST_UNFINISHED:]
+    runs = others if run is None else [*others, (name, run)]
+    training.ledger.put_setting(UNFINISHED, {each: _to_json(one) for each, one in runs})
 
 
 def to_rehearse(store: Store, mails: Sequence[tuple[Label, Mail]]) -> Sequence[tuple[Label, bytes]]:

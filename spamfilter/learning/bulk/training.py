@@ -23,7 +23,7 @@ from spamfilter.bayes.token_arrays import by_hash
 from spamfilter.bayes.voices import VoiceTokens
 from spamfilter.errors import InputError
 from spamfilter.learning.bulk import earlier_runs
-from spamfilter.learning.bulk.earlier_runs import UNFINISHED, Unfinished
+from spamfilter.learning.bulk.earlier_runs import Unfinished
 from spamfilter.learning.bulk.labelled_mail import label_of, mixed
 from spamfilter.learning.bulk.reading_ahead import read_ahead, told_apart
 from spamfilter.learning.bulk.rounds import ROUNDS, Amounts, Message, later_rounds, no_amounts, note
@@ -102,7 +102,7 @@ def train(
         if decided is not None:
             run.reinforce(decided)
             with filter.training() as training:
-                training.ledger.put_setting(UNFINISHED, earlier_runs.without(filter.store, name))
+                earlier_runs.remember(filter.store, name, None, training)
         run.tell_up_to(STEPS)
 
 
