@@ -158,8 +158,8 @@ class Canaries:
     async def _remove_left(self) -> None:
         """Remove the traces that an earlier process has left."""
         try:
-            learnt = await asyncio.to_thread(self._store.learnings, None, AUTHOR.name)
-            digests = [entry.digest for entry in learnt if entry.source == CANARY]
+            learnt = await asyncio.to_thread(self._store.learnings, None, CANARY)
+            digests = [entry.digest for entry in learnt]
             found = await asyncio.to_thread(self._store.journal_of, digests)
             now = datetime.now(UTC)
             recent = await asyncio.to_thread(self._store.journal, now - LEFT_WITHIN, now)
