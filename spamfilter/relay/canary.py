@@ -156,19 +156,21 @@ class Canaries:
             await self._relay.mark_queue.mark_read(Subject(name, name, Reading(digest, tokens)), None, AUTHOR)
 
     async def _remove_left(self) -> None:
-        """Remove the traces that an earlier process has left."""
+        """Remove the traces that an earlier process has left; but of another host no probe that may still run."""
         try:
             learnt = await asyncio.to_thread(self._store.learnings, None, CANARY)
-            digests = [entry.digest for entry in learnt]
+            digests = {entry.digest for entry in learnt}
             found = await asyncio.to_thread(self._store.journal_of, digests)
             now = datetime.now(UTC)
             recent = await asyncio.to_thread(self._store.journal, now - LEFT_WITHIN, now)
-            for digest in digests:
+            mails, kept_since = [*found.values(), *recent], now - timedelta(seconds=KEPT_SECONDS)
+            elsewhere = {mail.digest for mail in mails if mail.host != self._relay.hostname and mail.at > kept_since}
+            for digest in digests - elsewhere:
                 await self._forget("a probe of doctor", digest, None)
-            for entry in (*found.values(), *recent):
+            for mail in mails:
                 # The relay's own reply to a probe, which no next hop gives.
-                if entry.reply == f"250 2.0.0 Ok: canary {entry.id}":
-                    await asyncio.to_thread(self._store.remove_journal, entry.id)
+                if mail.digest not in elsewhere and mail.reply == f"250 2.0.0 Ok: canary {mail.id}":
+                    await asyncio.to_thread(self._store.remove_journal, mail.id)
         except StoreError as error:
             log.warning("probes of doctor that were left cannot be removed before the next start: %s", error)
         except Exception:

@@ -685,6 +685,20 @@ async def test_what_a_killed_relay_has_left_is_removed_at_the_next_start(tmp_pat
         assert running.store.learnings() == []
 
 
+async def test_the_start_of_one_host_leaves_the_probe_that_runs_on_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Hop() as hop, relaying(tmp_path, f"smtp://127.0.0.1:{hop.port}") as running:
+        await probed(running, Canaries(running.relay, running.store), "spam")
+        running.relay.hostname = "another.example.org"
+        for kept, left in ((300.0, 1), (0.0, 0)):
+            monkeypatch.setattr("spamfilter.relay.canary.KEPT_SECONDS", kept)
+            starting = Canaries(running.relay, running.store)
+            starting.start()
+            await starting.close()
+            assert (len(running.entries()), len(running.store.learnings())) == (left, left)
+
+
 async def test_an_address_that_a_killed_process_has_left_is_withdrawn_at_the_next_start(tmp_path: Path) -> None:
     async with Hop() as hop, relaying(tmp_path, f"smtp://127.0.0.1:{hop.port}") as running:
         await Canaries(running.relay, running.store).issue({})
