@@ -8,6 +8,7 @@ import asyncio
 import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import TypeVar
 
 from spamfilter.bayes.labels import Label
@@ -18,15 +19,19 @@ from spamfilter.learning.filter import Filter
 from spamfilter.learning.mark_lookup import Subject
 from spamfilter.learning.marks import Author
 from spamfilter.learning.transaction import Change
-from spamfilter.mail.tagging import untagged
+from spamfilter.mail.tagging import header_id, untagged
 from spamfilter.system.escaping import printable
-from spamfilter.system.ids import id_of
+from spamfilter.system.ids import first_id, id_of
 from spamfilter.system.threads import Threads
 
 Result = TypeVar("Result")
 
 PATIENCE = 30.0
 """Seconds that a mark waits for those before it: together with the database's busy timeout less than clients wait."""
+
+JUST_JUDGED = timedelta(seconds=30)
+"""Age of an id that the journal may not have yet: mail programs that sort new mail themselves move it as soon as it is
+delivered, and the journal is written after the next hop's reply."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +79,8 @@ class MarkQueue:
 
         Raises Refused, StoreBusy, StoreError; then nothing has changed.
         """
+        if (id := header_id(mail)) > first_id(datetime.now(UTC) - JUST_JUDGED):
+            await self._awaited(id)
         as_it_came = untagged(mail, self.prefixes)
         return await self._mark(lambda own: mark_lookup.by_mail(own, name, as_it_came, author.user), label, author)
 

@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ from spamfilter.learning.marks import Author
 from spamfilter.mail.message import parse
 from spamfilter.stores import Learning, Store, open_store
 from spamfilter.stores.sql import SqlStore
-from spamfilter.system.ids import new_id
+from spamfilter.system.ids import first_id, new_id
 from tests.support.made import VOICE, follow, journal_entry, mail, reading
 
 ANN, BOB = Author("ann", "cli"), Author("bob", "cli")
@@ -128,6 +129,31 @@ async def test_an_id_that_is_just_being_written_is_waited_for_and_holds_up_nobod
     seen = office.filter.read(parse(mail()))
     office.filter.store.write_journal([journal_entry(id=id, digest=seen.digest, tokens=seen.tokens)])
     assert (await waiting).subject == Subject(id, id, seen)
+
+
+async def test_a_mail_that_has_just_been_judged_is_learnt_as_it_was_judged(office: Office) -> None:
+    """As a mail program that sorts new mail by itself moves it before the relay has written the journal."""
+    id = new_id()
+    seen = office.filter.read(parse(mail(body="one two three four")))
+    altered = mail(body="one two three four\r\n-- \r\nthe list's own footer")
+    copy = f"X-Spamfilter-Id: {id}\r\n".encode() + altered
+    assert parse(copy).digest() != seen.digest
+    waiting = asyncio.create_task(office.queue.mark_mail(copy, "x.eml", "spam", ANN))
+    await asyncio.sleep(0)  # it begins
+    await office.queue.mark_mail(mail(name="other"), "x", "spam", BOB)
+    office.filter.store.write_journal([journal_entry(id=id, subject="hello", digest=seen.digest, tokens=seen.tokens)])
+    assert (await waiting).subject.id == id
+    assert not (await office.queue.mark_id(id, "spam", ANN)).change.changed
+    assert office.learnt() == 2
+
+
+async def test_a_mail_of_an_old_id_that_the_journal_does_not_have_waits_for_nothing(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mark_lookup, "WRITTEN_WITHIN", 3600.0)
+    copy = b"X-Spamfilter-Id: %s\r\n" % first_id(datetime.now(UTC) - timedelta(minutes=5)).encode() + mail()
+    async with asyncio.timeout(60):
+        assert (await office.queue.mark_mail(copy, "x.eml", "spam", ANN)).subject.id == ""
 
 
 async def test_ids_of_nothing_are_said_so(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
