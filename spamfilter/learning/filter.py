@@ -19,7 +19,7 @@ from spamfilter.bayes.labels import Label
 from spamfilter.bayes.model import Score, State
 from spamfilter.bayes.tokens import TOKENIZER
 from spamfilter.bayes.voices import Evidence, Voices, VoiceTokens, everybodys, groups_of, view, words
-from spamfilter.errors import StoreError
+from spamfilter.errors import StoreBusy, StoreError
 from spamfilter.learning.transaction import Change, Reading, Training
 from spamfilter.mail.folded_addresses import folded
 from spamfilter.mail.message import Message
@@ -176,8 +176,12 @@ class Filter:
         return state
 
     def verify(self) -> list[str]:
-        """Damage in the store, and counts that are not the sum of the ledger; empty if all is well."""
+        """Damage in the store, and counts that are not the sum of the ledger; empty if all is well.
+
+        Raises StoreBusy if the counts were rebuilt meanwhile, so that some are old and some new.
+        """
         found = self.store.verify()
+        generation = self.store.generation
         kept = self.store.load(voice.name for voice in self.voices)
         for voice in self.voices:
             counts = kept.counts[voice.name]
@@ -189,6 +193,8 @@ class Filter:
                 found.append(f"{self.store.where}: the words of voice {name} are not the sum of the ledger")
         if (kept.calibration, kept.learnt) != (summed.calibration, summed.learnt):
             found.append(f"{self.store.where}: the calibration or the totals are not the sum of the ledger")
+        if found and self.store.generation != generation:
+            raise StoreBusy(f"{self.store.where}: its counts were rebuilt, or another filter's imported; try again")
         return found
 
     def _all(self) -> State:

@@ -1,7 +1,7 @@
 """Counts rebuilt from the ledger: exact, undoable, complete whatever happens meanwhile, or not at all."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from itertools import product
@@ -492,6 +492,23 @@ def test_counts_that_others_rebuild_meanwhile_are_not_rebuilt_twice(opened: Open
     with pytest.raises(StoreBusy, match="has begun to rebuild"):
         busy.retrain(voice("multinomial"))
     assert Filter(opened(), voice("bernoulli")).verify() == []
+
+
+def test_counts_that_are_rebuilt_while_they_are_verified_are_not_called_wrong(opened: Opened) -> None:
+    used(opened())
+    filter = Filter(opened(), VOICE)
+    load = filter.store.load
+
+    def and_then_rebuilt(voices: Iterable[str]) -> State:
+        loaded = load(voices)
+        run(opened(), VOICE)
+        return loaded
+
+    filter.store.load = and_then_rebuilt  # type: ignore[method-assign]
+    with pytest.raises(StoreBusy, match="its counts were rebuilt, or another filter's imported; try again"):
+        filter.verify()
+    filter.store.load = load  # type: ignore[method-assign]
+    assert filter.verify() == []
 
 
 def test_old_counts_that_cannot_be_deleted_are_a_problem_and_the_new_ones_judge(opened: Opened) -> None:
