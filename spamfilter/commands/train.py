@@ -172,8 +172,7 @@ def _import(file: Path | None, dump: Path, as_json: bool) -> None:
             if export.is_ledger:
                 _import_ledger(filter, export, as_json)
             else:
-                counts = export.counts(filter.voices, learnt_before=not portable.is_new(filter.store))
-                _import_counts(filter, counts, "spamfilter", dump, as_json)
+                _import_counts(filter, export.counts(filter.voices), "spamfilter", dump, as_json)
         sentence(f"the relay {settings.policy().rejecting(filter.store.state({}).learnt)}", err=True)
 
 

@@ -10,13 +10,13 @@ from datetime import UTC, datetime
 
 from spamfilter.bayes.calibration import NO_STEP, Step
 from spamfilter.bayes.imported.voices import IMPORTED
-from spamfilter.bayes.labels import IMPORT, LABELS, Label
+from spamfilter.bayes.labels import CANARY, IMPORT, LABELS, Label
 from spamfilter.bayes.model import part_of
 from spamfilter.bayes.tokens import Token
 from spamfilter.errors import InputError
-from spamfilter.learning.filter import IMPORTED_VOICES, Filter
+from spamfilter.learning.filter import IMPORTED_VOICES, Filter, ledger
 from spamfilter.learning.transfer.dumps import Dump
-from spamfilter.stores import Entry, Store
+from spamfilter.stores import Entry, Ledger, Store
 
 ID = "import-"
 """What the id of an import begins with; the number of its ledger entry follows."""
@@ -81,16 +81,25 @@ def announced(store: Store) -> list[str]:
     return kept if isinstance(kept, list) else []
 
 
+def is_new(source: Ledger) -> bool:
+    """Whether nothing was ever learnt there but probes of `doctor`, which are taken back."""
+    return all(entry.source == CANARY for entry in ledger(source))
+
+
 def take_in(filter: Filter, imported: Import, digest: bytes, by: str) -> Taken:
-    """Learn an import. filter: holds all counts in memory. digest: of its file, 16 bytes."""
+    """Learn an import; its calibration, which is of its counts alone, only where nothing was learnt before.
+
+    filter: holds all counts in memory. digest: of its file, 16 bytes.
+    """
     announce(filter.store, imported.voices)
     with filter.training() as training:
         active = training.ledger.active(digest)
         if active is not None:
             return Taken(f"{ID}{active.id}", False)
+        step = imported.step if is_new(training.ledger) else NO_STEP
         messages = {str(label): number for label, number in imported.messages.items()}
         added = {**messages, **imported.added}
-        entry = Entry(IMPORT, added, imported.step, imported.tokens, datetime.now(UTC), digest, IMPORT, by)
+        entry = Entry(IMPORT, added, step, imported.tokens, datetime.now(UTC), digest, IMPORT, by)
         return Taken(f"{ID}{training.write(entry)}", True)
 
 

@@ -16,19 +16,19 @@ from pathlib import Path
 from typing import Any
 
 from spamfilter import __version__
-from spamfilter.bayes.calibration import BEFORE, NO_STEP, Calibration, Step
+from spamfilter.bayes.calibration import BEFORE, Calibration, Step
 from spamfilter.bayes.count_table import SpelledTable
 from spamfilter.bayes.counts import MAX_COUNT
 from spamfilter.bayes.imported.voices import IMPORTED
-from spamfilter.bayes.labels import CANARY, IMPORT, LABELS, EntryLabel, Label
+from spamfilter.bayes.labels import IMPORT, LABELS, EntryLabel, Label
 from spamfilter.bayes.model import part_of
 from spamfilter.bayes.tokens import TOKENIZER, Token
 from spamfilter.bayes.voices import Voices, VoiceTokens
 from spamfilter.errors import CountError, InputError, StoreBusy, file_errors
 from spamfilter.learning.filter import Filter, ledger, rules
 from spamfilter.learning.transfer.dumps import DumpError
-from spamfilter.learning.transfer.imports import Import, announce
-from spamfilter.stores import Entry, Ledger
+from spamfilter.learning.transfer.imports import Import, announce, is_new
+from spamfilter.stores import Entry
 
 FORMAT = 1
 """The version of the format: the first line has it as `spamfilter_export`, and an import knows its own only."""
@@ -150,8 +150,8 @@ class Export:
             except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
                 raise DumpError(self.file, number, f"is no entry of a ledger ({error!r})") from None
 
-    def counts(self, voices: Voices, learnt_before: bool) -> Import:
-        """The counts, as an import. learnt_before: then their calibration, which is of them alone, is left out."""
+    def counts(self, voices: Voices) -> Import:
+        """The counts, as an import."""
         kinds = {voice.name: voice.likelihood.name for voice in voices}
         kinds |= {name: IMPORTED[name].likelihood.name for name in self.imported}
         try:
@@ -175,12 +175,7 @@ class Export:
                 if of[label]:
                     tokens[parts[label, voice]][word] = of[label]
         added = {part: voices_messages[voice][label] for (label, voice), part in parts.items()}
-        return Import(messages, added, tokens, NO_STEP if learnt_before else step, self.imported)
-
-
-def is_new(source: Ledger) -> bool:
-    """Whether nothing was ever learnt there but probes of `doctor`, which are taken back."""
-    return all(entry.source == CANARY for entry in ledger(source))
+        return Import(messages, added, tokens, step, self.imported)
 
 
 def take_in_ledger(filter: Filter, export: Export) -> int:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,7 @@ from spamfilter.config.settings import Settings
 from spamfilter.errors import StoreBusy
 from spamfilter.learning.filter import Filter
 from spamfilter.learning.transfer import portable
+from spamfilter.learning.transfer.imports import Import
 from spamfilter.mail.message import parse
 from tests.learning.transfer.test_imports import counts
 from tests.support.made import mail
@@ -150,6 +152,30 @@ def test_counts_alone_go_anywhere_and_are_one_import(shell: Shell, old: Shell, m
     other.done("mark-spam", user.folder / "2.eml")
     other.done("forget", "import-1")
     assert other.learnt() == ({"ham": 0, "spam": 1}, [])
+
+
+def test_a_mark_that_is_learnt_while_counts_are_read_is_calibrated_as_one_before_them(
+    shell: Shell, old: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    user = use(monkeypatch, old)
+    file = shell.folder / "counts.jsonl"
+    user.done("export", "--counts-only", file)
+    said = []
+    read = portable.Export.counts
+    for name in ("before", "meanwhile"):
+        other = use(monkeypatch, Shell(shell.folder / name))
+
+        def marked_and_read(*arguments: Any, other: Shell = other, name: str = name) -> Import:
+            if name == "meanwhile":
+                other.done("mark-spam", user.folder / "2.eml")
+            return read(*arguments)
+
+        if name == "before":
+            other.done("mark-spam", user.folder / "2.eml")
+        monkeypatch.setattr(portable.Export, "counts", marked_and_read)
+        other.done("import", file)
+        said.append(scores(other))
+    assert said[0] == said[1]
 
 
 def test_a_wrong_export_is_named_by_line_and_nothing_is_learnt(
