@@ -74,6 +74,8 @@ def train(
         raise click.UsageError("name some mail: --spam PATH and --ham PATH, or --index FILE")
     mails = [item for path in index for item in labelled_mail.find_indexed(path)]
     mails += labelled_mail.find_piles(spam, ham, note)
+    if not mails:
+        raise InputError(f"{', '.join(map(str, index))}: no mail in it")
     outcome = training.Outcome()
     with ended_tidily(), opened_filter(file, whole=True) as (filter, settings):
         mails = labelled_mail.as_they_came(mails, settings.subject_prefixes())

@@ -471,6 +471,8 @@ def test_training_by_an_index(shell: Shell) -> None:
     index = shell.write("full/index", b"spam ../junk/cur/0\nham ../good/cur/0\nspam ../junk/cur/1\n")
     outcome = json.loads(shell.done("train", "--json", "--index", index))
     assert (outcome["learnt"], outcome["known"], outcome["problems"]) == ({"ham": 1, "spam": 2}, 0, [])
+    nothing = shell.write("nothing", b"\n")
+    assert shell.fails("train", "--index", nothing) == f"spamfilter: {nothing}: no mail in it\n"
 
 
 def test_a_mail_that_cannot_be_read_is_named_and_the_others_are_learnt(shell: Shell) -> None:
