@@ -211,8 +211,8 @@ def check_config(file: Path | None, systemd: bool) -> None:
     settings = config.load(file)
     relay, dangers = settings.relay, settings.relay.dangers()
     accounts, database = Path(settings.web.accounts), file_of(settings.store_url())
-    if settings.web.listen and (not accounts.exists() or os.access(accounts, os.R_OK)):
-        read_accounts(accounts)
+    if settings.web.listen and (not accounts.exists() or os.access(accounts, os.R_OK)) and not read_accounts(accounts):
+        warn(f"web.accounts = {str(accounts)!r}: no account: nobody can sign in; `spamfilter web-password` makes one")
     if settings.store.url and database is not None and not database.parent.is_dir():
         warn(f"store.url = {settings.store.url!r}: {database.parent} is no folder; create it before the start")
     for warning in settings.warnings():

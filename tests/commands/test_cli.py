@@ -1066,6 +1066,8 @@ def test_check_config_looks_at_what_the_programs_need(shell: Shell) -> None:
     accounts, file = shell.folder / "accounts", shell.folder / "x.toml"
     file.write_text(f'[web]\nlisten = "127.0.0.1:8725"\naccounts = "{accounts}"\n')
     assert f"web.accounts = {str(accounts)!r}: No such file" in shell.fails("--config", file, "check-config")
+    accounts.write_text("# none yet\n")
+    assert "no account: nobody can sign in" in shell.run("--config", file, "check-config").stderr
     accounts.write_text("ann:admin:-\n")
     assert "line 1: 'ann' has the role 'admin'" in shell.fails("--config", file, "check-config")
     file.write_text('[store]\nurl = "sqlite:////nonexistent/x.db"\n')
