@@ -53,5 +53,6 @@ def forget(visit: Visit) -> Response:
     taught = marking.taught(site, by, _since(period))
     done = marking.forget(site, taught, visit.user)
     rest = len(taught) - done
-    visit.tell(f"{done} marks of {by} undone" + (f"; {rest} are left: press the button again" if rest else ""))
+    more = f"; {rest} left: press the button again" if rest else ""
+    visit.tell(f"{done} mark{'s' * (done != 1)} of {by} undone{more}")
     return redirected(f"/learning/forget?{urlencode({'by': by, 'period': period})}" if rest else "/learning")
