@@ -213,7 +213,7 @@ def _listing(visit: Visit, address: str, found: Quarantined, kind: Kind) -> Resp
         return _opened(visit, address, found, "Your administrator has made a rule on this sender for you.", 403)
     if kind == "allow" and _is_blocked(visit, address, found, rules):
         return _opened(visit, address, found, "Your administrator blocks this sender.", 403)
-    if sum(rule.by == by for rule in rules) >= MOST_RULES:
+    if sum(rule.by == by and rule.what != sender for rule in rules) >= MOST_RULES:
         return _opened(visit, address, found, "There are too many rules. Undo some first.", 403)
     try:
         rule = store.add_rule(sender_rules.new_rule(kind, sender, address, None, by, now), now)

@@ -322,6 +322,11 @@ def test_a_link_replaces_no_rule_of_the_administrator_and_fills_no_database(page
     answer = browser.submit(f"{link}/{id}", f"{link}/{id}", rule="block")
     assert (answer.status, "Es gibt zu viele Regeln" in answer.words) == (403, True)
     assert len(rules(pages)) == MOST_RULES
+    with closing(open_store(f"sqlite:///{pages.relay.database}")) as store:
+        store.remove_rule(store.rules()[0].id, "anna", now)
+        store.add_rule(Rule("allow", "a@example.org", B, None, f"digest link: {B}", now), now)
+    assert browser.submit(f"{link}/{id}", f"{link}/{id}", rule="block").status == 303  # in place of the last one
+    assert len(rules(pages)) == MOST_RULES
 
 
 def test_a_rule_of_the_administrator_that_has_expired_keeps_nobody_from_making_one(pages: Site) -> None:
