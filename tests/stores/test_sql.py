@@ -443,6 +443,7 @@ def plans(store: SqlStore, ask: Callable[[], object]) -> list[str]:
         pytest.param(
             lambda store: store.surprises_by("a", NOON, 5), "INDEX ledger_at (at>? AND at<?)", id="surprises-by"
         ),
+        pytest.param(lambda store: store.learnings(NOON, "a"), "INDEX ledger_at (at>?)", id="learnings-since"),
     ],
 )
 def test_what_is_asked_often_goes_through_an_index_and_sorts_nothing(
